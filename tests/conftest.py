@@ -25,7 +25,7 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """Run `dpsearch` in a folder of its own: (exit code, standard output, standard error)."""
+    """Run `dpsearch` in a temporary folder: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     # Lines of progress come after seconds, which a busy machine may take for anything.
     monkeypatch.setattr("dpsearch.progress._EVERY", 3600.0)

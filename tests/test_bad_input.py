@@ -1,4 +1,4 @@
-"""Bad and extreme data: a clear error that names the fault, or a right answer; never NaN."""
+"""Bad and extreme data give a clear error that names the fault or a correct result, never NaN."""
 
 import functools
 import math
@@ -32,7 +32,7 @@ def example(name, n=12):
 
 
 def every_way_in(family, X, labels=None):
-    """Yield functions that each hand X to another part of the library."""
+    """Yield functions that each pass X to a different part of the library."""
     n = X.shape[0]
     yield lambda: search(X, family, DP)
     yield lambda: search(X, family, DP, beam_size=1)
@@ -53,7 +53,7 @@ def counted():
 
 
 def sound(model, X):
-    """Check that nothing about a fitted model is NaN, and its log joint right."""
+    """Check that a fitted model contains no NaN and that its log joint is right."""
     assert np.isfinite(model.log_joint_)
     probabilities = model.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-9)
@@ -192,7 +192,7 @@ def test_new_rows_do_not_come_from_a_generator():
 
 @pytest.mark.parametrize("bad", [5, -1, 2**30])
 def test_a_sparse_matrix_that_points_outside_itself(bad):
-    """Kernels write to the columns that it names."""
+    """Kernels index by the matrix's column numbers, so invalid ones must be refused."""
     X = sp.csr_matrix(np.ones((3, 4)))
     X.indices[5] = bad
     for call in (DPMixture().fit, lambda X: search(X, families.Multinomial(1.0), DP)):
@@ -426,7 +426,7 @@ def test_pitman_yor_out_of_range():
     "alpha", [1e-320, 1e-300, 1e-10, 1e3, 1e6, 1e12, 1e18, 1e100, 1e300, 1e308]
 )
 def test_extreme_alpha_gives_the_right_log_joint(alpha):
-    """Against Σ log of α/(α + i) and n_k/(α + i), a point at a time."""
+    """Compare with the sum of log α/(α + i) and log n_k/(α + i), point by point."""
     X = np.random.default_rng(0).normal(size=(8, 1))
     family = families.Gaussian(0.0, 4.0, 1.0)
     for labels in (np.zeros(8, int), np.arange(8), np.repeat([0, 1, 2, 3], 2)):
@@ -467,7 +467,7 @@ def test_labels_that_are_no_partition(labels, said):
 
 
 def scaled(name, c):
-    """A family for data that are c times those for c = 1."""
+    """The family scaled for data that are c times those for c = 1."""
     return {
         "gaussian": families.Gaussian(c, 30.0 * c * c, c * c),
         "diagonal_gaussian": families.DiagonalGaussian(c, 0.1, 2.0, 1.5 * c * c),
@@ -507,7 +507,7 @@ def test_hyperparameters_from_the_data_follow_their_units(name):
 
 
 def outcome(call):
-    """Return (what came out, None) or (None, the error)."""
+    """Return (result, None) or (None, error)."""
     try:
         return call(), None
     except DPSearchError as error:
@@ -558,7 +558,7 @@ def test_one_value_far_from_all_others(name):
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("name", REAL)
 def test_data_far_from_the_prior_mean_lose_no_digits(name, offset):
-    """Seconds since 1970, say, under a prior wide enough to reach them."""
+    """Such as seconds since 1970, under a prior wide enough to reach them."""
     X = offset + np.round(1024.0 * blobs(30)) / 1024.0
     if name == "gaussian":
         family = families.Gaussian(0.0, offset**2, 1.0)
@@ -574,7 +574,7 @@ def test_data_far_from_the_prior_mean_lose_no_digits(name, offset):
 
 
 def centred_log_marginal(family, X):
-    """log H with every difference taken about the cluster's own mean (Murphy 2007)."""
+    """log H computed from differences to the cluster's own mean (Murphy 2007)."""
     n, width = X.shape
     shift = X[0]
     mean = (X - shift).mean(axis=0)
@@ -669,7 +669,7 @@ def test_a_million_rows_at_the_end_of_the_range():
 
 @pytest.mark.parametrize("name", ["multinomial", "poisson"])
 def test_large_counts_are_refused_or_right(name):
-    """Log-gammas of ever larger counts lose, in the end, the digits in which partitions differ."""
+    """For large enough counts, log-gammas lose the digits in which partitions differ."""
     family = families.Multinomial(1.0) if name == "multinomial" else families.Poisson(1.0, 2.0**-31)
     X = np.full((50, 2), 2.0**31)
     result = search(X, family, DP)

@@ -1,4 +1,4 @@
-"""log E[exp(x u₁)] on a sphere against mpmath, over all orders and arguments of directions."""
+"""log E[exp(x u₁)] on a sphere against mpmath, for orders and arguments of directions."""
 
 import mpmath
 import numpy as np
@@ -10,7 +10,7 @@ POINTS = [10.0**e * m for e in range(-4, 8) for m in (1.0, 3.0)] + [1e8]
 
 
 def log_i(order, x):
-    """log I_ν(x) to 40 digits: the power series, and for large x Hankel's expansion."""
+    """Return log I_ν(x) to 40 digits, by the power series or, for large x, Hankel's expansion."""
     order, x = mpmath.mpf(order), mpmath.mpf(x)
     if x < 1e4:
         return mpmath.log(mpmath.besseli(order, x, maxterms=10**6))

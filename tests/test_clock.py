@@ -1,4 +1,4 @@
-"""Limits on time, and times that are reported, do not count what Numba takes to compile."""
+"""Time limits and reported times exclude Numba's compilation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_reported_times_are_without_that_of_compiling():
 
 
 def test_a_proof_has_its_time_besides_what_compiling_takes(monkeypatch):
-    """As in a new installation: the kernels of refinement take longer than the limit."""
+    """As in a new installation, compiling refinement's kernels takes longer than the limit."""
     X = np.random.default_rng(0).normal(size=(60, 2)) + 8.0 * (np.arange(60) % 3)[:, None]
     problem = Problem(X, families.Gaussian(4.0, 25.0, 1.0), priors.DirichletProcess(1.0))
     assert certify(problem, np.zeros(60)).optimal  # compiled

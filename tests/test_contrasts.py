@@ -1,4 +1,4 @@
-"""Explanations of clusters that consist of components: contrasts with the nearest, rows apart."""
+"""Explanations of clusters of several components: contrasts with the nearest, rows apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(table):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_contrasts_are_bayes_factors_of_the_two_clusters_alone(name):
-    """Those of the nearest are those of the rest when there are no other rows."""
+    """Without other rows, contrasts with the nearest cluster equal those with the rest."""
     rng = np.random.default_rng(0)
     family, X = DRAWS[name](rng, 20)
     labels = np.append([0, 1, 2, 3], rng.integers(3, size=16))

@@ -52,7 +52,7 @@ def test_whitening_to_more_than_there_is(n_components):
 
 
 def test_draws_from_the_process_have_the_right_number_of_clusters():
-    """E[K] = Σ α/(α + i), and its variance Σ αi/(α + i)²."""
+    """K has the mean Σ α/(α + i) and the variance Σ αi/(α + i)²."""
     n, alpha, draws = 60, 2.5, 600
     rng = np.random.default_rng(0)
     counts = []
@@ -70,7 +70,7 @@ def test_draws_from_the_process_have_the_right_number_of_clusters():
 
 
 def test_draws_from_the_process_follow_its_prior():
-    """Every partition of four points as often as `DirichletProcess` says."""
+    """Each partition of four points is drawn as often as `DirichletProcess` says."""
     prior, draws = priors.DirichletProcess(0.8), 3000
     rng = np.random.default_rng(1)
     seen = {}

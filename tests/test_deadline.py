@@ -1,4 +1,4 @@
-"""Limits of time: phases that end, and what they say."""
+"""Time limits: phases end in time, and the result says which were cut short."""
 
 import math
 
@@ -11,7 +11,7 @@ from dpsearch.errors import ParameterError
 
 
 class Clock:
-    """A clock that goes on by a step whenever somebody looks at it."""
+    """A clock that advances by one step at every reading."""
 
     def __init__(self, step=0.0):
         self.now, self.step = 0.0, step
@@ -83,7 +83,7 @@ def test_with_time_enough_nothing_changes():
 
 @pytest.mark.parametrize("step", [0.001, 0.02, 0.3, 2.0, 50.0])
 def test_a_fit_ends_wherever_the_time_is_up(step, tmp_path):
-    """By a clock that is looked at in every phase: looks, and so the work, are bounded."""
+    """With a clock that advances when read, the number of readings, and so the work, is bounded."""
     X, clock, phases = table(), Clock(step), []
     X[::7, 0] = np.nan
     with within(Deadline(10.0, lambda event: phases.append(event.phase), clock=clock)) as deadline:

@@ -1,4 +1,4 @@
-"""The documents' code runs and prints what they say; their example family obeys the laws."""
+"""The code in the documents runs and prints what they show; their example family obeys the laws."""
 
 import re
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_code_runs_and_prints_what_it_says(document, tmp_path, request):
 
 
 def anchors(text):
-    """The names that headings have in links: small letters, hyphens, no other signs."""
+    """Return the anchors of headings: lower-case letters and hyphens only."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -79,26 +79,26 @@ def test_links_lead_somewhere(page):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page's code as a module; it prints what the page says."""
+    """The page's code as a module, which prints what the page shows."""
     with as_registered_before():
         return documents.check(ROOT / EXAMPLE, tmp_path_factory.mktemp("docs"))[0]
 
 
 @pytest.fixture(scope="module")
 def Geometric(page):
-    """The required part alone."""
+    """A family with the required methods only."""
     return page.Geometric
 
 
 @pytest.fixture(scope="module")
 def example(Geometric):
-    """Its own example: a family and data."""
+    """The page's example: a family and data."""
     (found,) = Geometric.examples()
     return found.family, found.X
 
 
 def geometric_log_marginal(family, X):
-    """The integral of the likelihood over p, column by column."""
+    """log H as the integral of the likelihood over p, column by column."""
     out = 0.0
     for x in X.T:
 

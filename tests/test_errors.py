@@ -1,4 +1,4 @@
-"""Errors carry what they are about as fields, and their text follows the fields."""
+"""Errors have fields for what they are about, and their text follows from the fields."""
 
 import copy
 import pickle

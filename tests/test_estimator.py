@@ -1,4 +1,4 @@
-"""`DPMixture`: scikit-learn's conventions, what it takes, and its predictions against formulas."""
+"""`DPMixture`: scikit-learn's conventions, accepted input, and predictions against formulas."""
 
 import copy
 import itertools
@@ -74,7 +74,7 @@ def counts(n=40, seed=0):
 
 @pytest.fixture(scope="module")
 def default():
-    """The fit to `blobs()` by default, for tests that do not change it."""
+    """A default fit to `blobs()`, for tests that do not change it."""
     return DPMixture().fit(blobs())
 
 
@@ -239,7 +239,7 @@ def test_pickles_predict_the_same_to_the_bit(name):
 
 
 def test_a_pickle_works_in_another_process(tmp_path, default):
-    """The addresses of compiled functions are others there."""
+    """The addresses of compiled functions differ between processes."""
     X = blobs()
     (tmp_path / "model.pickle").write_bytes(pickle.dumps((default, X)))
     code = (
@@ -303,7 +303,7 @@ def test_alpha_as_a_number_a_prior_and_auto():
 
 
 def _moment(n_clusters, n, power, shape=1.0, rate=1.0):
-    """∫ α^power · α^K Γ(α)/Γ(α + N) · Gamma(α; shape, rate) dα, but for a constant."""
+    """Return ∫ α^power · α^K Γ(α)/Γ(α + N) · Gamma(α; shape, rate) dα, up to a constant."""
 
     def integrand(u):
         alpha = np.exp(u)
@@ -421,7 +421,7 @@ def test_labels_go_from_the_largest_cluster_to_the_smallest():
 
 
 def fitted(name, prior=1.0, seed=4, n=12):
-    """A model whose hyperparameters are known."""
+    """A fitted model with known hyperparameters."""
     family, X = DRAWS[name](np.random.default_rng([seed, len(name)]), n)
     return DPMixture(family=family, alpha=prior).fit(X), X
 
@@ -429,7 +429,7 @@ def fitted(name, prior=1.0, seed=4, n=12):
 @pytest.mark.parametrize("prior", [priors.DirichletProcess(0.7), priors.PitmanYor(0.7, 0.4)])
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_predictive_is_the_mixtures(name, prior):
-    """log Σ_k p(k) H(x | cluster k), computed cluster by cluster in the obvious way."""
+    """Compare with log Σ_k p(k) H(x | cluster k), computed cluster by cluster."""
     model, X = fitted(name, prior)
     discount = getattr(prior, "discount", 0.0)
     sizes = np.bincount(model.labels_)
@@ -449,7 +449,7 @@ def test_the_predictive_is_the_mixtures(name, prior):
 
 
 def test_the_weight_of_a_new_cluster_with_alpha_integrated_out():
-    """E[α/(α + N) | K, N], by quadrature over α."""
+    """Compare with E[α/(α + N) | K, N] by quadrature over α."""
     X = blobs(20)
     model = DPMixture(family=families.Gaussian(0.0, 30.0, 1.0)).fit(X)
     n, n_clusters = len(X), model.n_clusters_

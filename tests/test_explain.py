@@ -1,4 +1,4 @@
-"""Explanations against what is computed the slow way, and on data whose truth is known."""
+"""Explanations against naive computations, and on data whose clusters are known."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_wrong_bayes_factor_is_noticed(monkeypatch, family):
 
 
 def product_check(gaps):
-    """Whether a mixed table's columns, observed cells alone, speak as on their own."""
+    """Check that columns of a mixed table have the evidence of their observed cells alone."""
     rng = np.random.default_rng(0)
     labels = np.append([0, 1, 2, 3], rng.integers(3, size=26))
     X = np.column_stack(
@@ -196,7 +196,7 @@ def test_columns_of_a_mixed_table_in_a_wrong_order_are_noticed(monkeypatch, kind
 
 
 def test_a_column_under_a_normal_inverse_wishart_prior():
-    """Two rows of two columns: the other column integrated out numerically."""
+    """For two rows of two columns, the other column is integrated out numerically."""
     scale = np.array([[1.5, 0.7], [0.7, 2.0]])
     family = families.FullGaussian([0.3, -0.2], 0.8, 6.0, scale)
     x = np.array([0.9, -0.4])  # of column 0
@@ -234,7 +234,7 @@ def test_digits_are_kept_far_from_the_prior():
 
 
 def planted(name, rng):
-    """Data of two clusters that differ in column 3 alone, and a family for them."""
+    """Return data of two clusters that differ only in column 3, and a family for them."""
     labels = np.repeat([0, 1], 60)
     high = np.zeros((120, 6))
     high[60:, 3] = 1.0
@@ -270,7 +270,7 @@ RATE = 0.01
 
 
 def model_data(name, rng, n=4000):
-    """Rows of five clusters whose parameters come from the family's prior."""
+    """Return rows of five clusters whose parameters are drawn from the family's prior."""
     labels = np.sort(rng.integers(5, size=n))
     width = 4
     if name == "gaussian":
@@ -294,7 +294,7 @@ def model_data(name, rng, n=4000):
 
 
 def binomial_interval(n):
-    """Where the number of false alarms lies but once in a million."""
+    """Return the interval that the number of false alarms leaves once in a million."""
     return stats.binom(n, RATE).interval(1.0 - 1e-6)
 
 
@@ -315,7 +315,7 @@ def test_false_alarms_come_at_the_stated_rate(name):
 
 
 def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
-    """Time does not grow with the columns; what remains is as it should be."""
+    """The time does not grow with the columns, and the results are still right."""
     family, X, labels = model_data("multinomial", np.random.default_rng(0))
     monkeypatch.setattr(explain, "_MOST", 90_000)
     drawn = []
@@ -341,7 +341,7 @@ def test_a_million_columns(monkeypatch):
 
 
 def test_the_interval_catches_a_rule_that_is_wrong(monkeypatch):
-    """Densities of draws from the clusters' centres alone would flag too many."""
+    """Draws from the clusters' centres instead of the predictive would flag too many rows."""
     family, X, labels = model_data("gaussian", np.random.default_rng(0))
     right = families.Gaussian.draws
 
@@ -376,7 +376,7 @@ def test_long_documents_are_no_outliers_for_being_long():
 
 
 def discrete(name, rng, n=1000):
-    """Rows of one cluster that are often equal, and a family for them."""
+    """Return rows of one cluster, many of them equal, and a family for them."""
     if name == "bernoulli":
         return families.Bernoulli(), (rng.random((n, 3)) < [0.5, 0.3, 0.03]).astype(float)
     if name == "poisson":
@@ -396,7 +396,7 @@ DISCRETE = [
 
 
 def discrete_alarms_are_right(name):
-    """Whether no p-value comes more often than it should, in ten tables together."""
+    """Check that no p-value is too frequent in ten tables together."""
     rng = np.random.default_rng(0)
     p_values = []
     for _ in range(10):
@@ -422,7 +422,7 @@ def test_draws_that_do_not_know_their_equals_are_noticed(name, monkeypatch):
 
 
 def test_p_values_are_those_of_all_values_there_are():
-    """Eight values, each with the density that its row has, or a new row would have."""
+    """Of eight values, each has the density of its row, or that of a new row."""
     family, X = discrete("bernoulli", np.random.default_rng(0), 60)
     labels = (X[:, 0] > 0.0).astype(int)
     mixture = mixture_of(X, family, PRODUCT_PRIORS[0], labels)
@@ -677,7 +677,7 @@ def test_priors_on_shapes_weigh_places_as_prediction_does():
 
 
 def rare_levels(n, width, n_levels, seed, numbers):
-    """Two clusters that share a long tail of levels, of which many are seen once; and numbers."""
+    """Return two clusters that share many rare levels, many of them seen once, and numbers."""
     rng = np.random.default_rng(seed)
     labels = np.sort(rng.integers(2, size=n))
     tail = 1.0 / np.arange(1, n_levels + 1)

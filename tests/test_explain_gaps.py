@@ -22,7 +22,7 @@ def data(name, n, seed=0):
 
 
 def turned(family, X, seed=0):
-    """The same product of a table whose columns are in another order."""
+    """Return the same product for a table with its columns in another order."""
     order = np.random.default_rng(seed).permutation(X.shape[1])
     at = np.argsort(order)
     return families.Product([(part, at[list(columns)]) for part, columns in family.parts]), X[
@@ -37,7 +37,7 @@ def test_leaving_one_out_agrees_with_naive_recomputation(name):
 
 
 def naive_bayes_factors(family, X, labels):
-    """Column by column, all others missing."""
+    """Return the Bayes factors column by column, with all other columns missing."""
     out = np.empty((labels.max() + 1, X.shape[1]))
     for k, d in np.ndindex(*out.shape):
         alone = np.full_like(X, np.nan)
@@ -96,7 +96,7 @@ RATE = 0.02
 
 
 def rows_of_model(n=2000, share=0.5):
-    """Rows of three clusters of numbers, counts and categories, and a copy with gaps."""
+    """Return rows of three clusters of numbers, counts and categories, and a copy with gaps."""
     rng = np.random.default_rng(0)
     labels = np.sort(rng.integers(3, size=n))
     real = rng.normal(0.0, 6.0, size=(3, 2))[labels] + rng.normal(size=(n, 2))
@@ -115,7 +115,7 @@ def rows_of_model(n=2000, share=0.5):
 
 
 def alarms_are_right(found, missing):
-    """Whether false alarms come at the rate, however many values a row lacks."""
+    """Check that false alarms come at the stated rate for any number of missing values."""
     for lacking in range(missing.shape[1]):
         p_value = found.p_value[missing.sum(axis=1) == lacking]
         low, high = stats.binom(len(p_value), RATE).interval(1.0 - 1e-5)
@@ -158,7 +158,7 @@ def test_an_odd_value_among_gaps_is_found():
 
 
 def test_documents_with_other_columns_are_judged_at_their_length():
-    """A product of words and a number that may be missing."""
+    """The family is a product of words and a number that may be missing."""
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 500)
     topics = rng.dirichlet(np.full(20, 0.5), size=2)[labels]
@@ -204,7 +204,7 @@ FULL = families.FullGaussian(0.0, 0.01, 4.0, 1.0)
 
 
 def two_clusters(n=60):
-    """Rows of two clusters that differ in the second column alone."""
+    """Return rows of two clusters that differ only in the second column."""
     rng = np.random.default_rng(0)
     return rng.normal(size=(n, 2)) + np.repeat([[0.0, 0.0], [0.0, 100.0]], n // 2, axis=0)
 
@@ -247,7 +247,7 @@ def test_one_odd_value_of_ten_columns_is_enough():
 
 
 def leaves_completed_rows_out_right():
-    """Whether a row with gaps is placed by what was observed, its completed form left out."""
+    """Check that a row with gaps is placed by its observed values, without its completed copy."""
     rng = np.random.default_rng(0)
     completed = rng.normal(size=(12, 3))
     labels = np.array([0, 1, 0, 2, 1, 0, 3, 3, 0, 0, 1, 0])  # 2 is alone, 3 are a pair
@@ -333,7 +333,7 @@ def test_streams_fill_gaps_from_one_cluster():
 
 
 def wide(n, seed, width=40):
-    """Two clusters, a few directions in which rows of a cluster vary much, and noise."""
+    """Return two clusters whose rows vary much in a few directions, with noise in the others."""
     rng = np.random.default_rng(seed)
     directions = np.random.default_rng(5).normal(size=(4, width))
     labels = rng.integers(2, size=n)
@@ -342,7 +342,7 @@ def wide(n, seed, width=40):
 
 
 def wide_rates(drop_residuals=False):
-    """Shares of new rows, some with gaps, called outliers at 0.05."""
+    """Return the shares of new rows, some with gaps, that are called outliers at 0.05."""
     X, labels = wide(600, 0)
     family = families.ProjectedGaussian.suggest(X).learned(X, labels)
     if drop_residuals:
@@ -362,7 +362,7 @@ def wide_rates(drop_residuals=False):
 
 @pytest.mark.slow
 def test_wide_rows_with_gaps_are_called_outliers_at_the_stated_rate(monkeypatch):
-    """Under projections too, which tell nothing of most of a row."""
+    """This holds under projections too, which ignore most directions of a row."""
     monkeypatch.setattr(explain, "_DRAWS", 2000)
     low, high = stats.binom(1000, 0.05).interval(1.0 - 1e-4)
     for rate in wide_rates():
@@ -371,7 +371,7 @@ def test_wide_rows_with_gaps_are_called_outliers_at_the_stated_rate(monkeypatch)
 
 
 def test_draws_for_the_gaps_of_wide_rows_have_the_spread_of_the_rows():
-    """In projections, which see the completed rows: means would have less."""
+    """Projections use completed rows; filling gaps with means would have too little spread."""
     X, labels = wide(1500, 3)
     family = families.ProjectedGaussian.suggest(X).learned(X, labels)
     mixture = mixture_of(X, family, DP, labels)

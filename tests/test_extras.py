@@ -1,4 +1,4 @@
-"""The library without the libraries of its extras."""
+"""The library works without the libraries of its extras."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def test_a_package_that_no_extra_installs_is_reported_as_python_does():
 
 
 def test_libraries_are_imported_when_they_are_used():
-    """In one process, each import after what needs less."""
+    """In one process, imports are tested in the order of increasing needs."""
     program = """
 import sys
 for statement, spared in (

@@ -1,4 +1,4 @@
-"""Densities and diagnostics against other people's implementations of the same formulas."""
+"""Densities and diagnostics against independent implementations of the same formulas."""
 
 import warnings
 
@@ -29,7 +29,7 @@ def _fitted(X, family):
 
 
 def test_known_variance_is_scikit_learns_gaussian_mixture():
-    """Of K components and, for a new cluster, one more with the prior's mean and variance."""
+    """It has K components and, for a new cluster, one more with the prior's mean and variance."""
     X, new = _groups(), _groups(seed=1)
     mean, prior, noise = 0.5, 16.0, 1.2
     model = _fitted(X, families.Gaussian(mean, prior, noise))
@@ -50,7 +50,7 @@ def test_known_variance_is_scikit_learns_gaussian_mixture():
 
 
 def _student(family, rows, new):
-    """Independent columns, the variance unknown: a Student t in each."""
+    """Return the log density of independent Student t columns."""
     n = len(rows)
     mean = rows.mean(axis=0) if n else np.zeros(rows.shape[1])
     strength = family.prior_strength + n

@@ -1,4 +1,4 @@
-"""Items as kernels see them: log H of rows and blocks, alone and in clusters."""
+"""Items as kernels use them: log H of rows and blocks, alone and in clusters."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Compilation: what is reported about it, and that results do not depend on who compiled."""
+"""Compilation: how it is reported, and that results do not depend on which process compiled."""
 
 import importlib.util
 import json
@@ -135,9 +135,9 @@ def test_python_may_call_what_kernels_contain(tmp_path):
 
 
 def test_no_kernel_shares_what_it_contains_with_another(tmp_path, monkeypatch):
-    """Of two copies of one function, which may round differently, a process runs the first loaded.
+    """A process runs the first loaded of two copies of a function, which may round differently.
 
-    A function that other code could take, or be given in place of the kernel's own, is neither
+    A function that other code could use, or that could replace the kernel's own, is neither
     internal nor an entry point.
     """
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
@@ -156,7 +156,7 @@ def test_no_kernel_shares_what_it_contains_with_another(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_bits_whoever_compiled_and_whatever_is_loaded(tmp_path):
-    """Processes that compile, that load, and that compile or load other kernels before."""
+    """Compare processes that compile, that load, and that used other kernels before."""
     script = tmp_path / "results.py"
     script.write_text(_RESULTS)
 
@@ -212,7 +212,7 @@ def test_a_damaged_cache_file_is_named_and_compiled_again(tmp_path, monkeypatch,
 
 
 def test_a_file_with_the_kernel_of_other_types_is_not_taken_for_its_own(tmp_path, monkeypatch):
-    """Two processes that write at the same time can give two kernels one name."""
+    """Two processes that write at the same time can give two kernels the same name."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "kernels.py"
     path.write_text(_MODULE)
@@ -247,7 +247,7 @@ def more(x):
 
 
 def test_a_kernel_is_compiled_again_when_what_it_refers_to_has_changed(tmp_path, monkeypatch):
-    """Constants and functions of another file, of which Numba takes no notice."""
+    """Numba does not notice changes of constants and functions in other files."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
     path, helpers = tmp_path / "kernels.py", tmp_path / "dpsearch_test_constants.py"

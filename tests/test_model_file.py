@@ -1,4 +1,4 @@
-"""Model files: they hold all of a model, and no file, however damaged or hostile, does harm."""
+"""Model files contain the whole model, and no damaged or hostile file does harm."""
 
 import io
 import json
@@ -32,7 +32,7 @@ class Mine(families.Bernoulli):
 
 
 def saved_entries(model, path):
-    """Write a model file, and return its entries."""
+    """Write a model file; return its entries."""
     model.save(path)
     with np.load(path) as entries:
         return {key: entries[key] for key in entries.files}
@@ -237,7 +237,7 @@ def test_things_that_are_not_model_files(tmp_path, saved):
 
 
 class Bomb:
-    """Unpickling it leaves a trace."""
+    """An object whose unpickling leaves a trace."""
 
     exploded: ClassVar[list[int]] = []
 
@@ -469,7 +469,7 @@ def test_a_missing_entry_is_refused(name, saved, tmp_path):
 
 @pytest.mark.parametrize("name", ["multinomial", "poisson", "bernoulli", "categorical"])
 def test_statistics_that_no_data_have_are_refused(name, tmp_path):
-    """Kernels look counts up in tables: a negative one would read memory that is not theirs."""
+    """Kernels index tables by counts, so a negative count would read foreign memory."""
     family, X = DRAWS[name](np.random.default_rng(1), 12)
     DPMixture(family=family).fit(X).save(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz") as entries:
@@ -494,7 +494,7 @@ def test_a_file_does_not_say_where_a_fit_writes(saved, tmp_path):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_numbers_that_follow_from_statistics_are_not_believed(name, tmp_path):
-    """Whatever a file says, a cluster's row is that of its statistics."""
+    """A cluster's row is computed from its statistics, whatever the file contains."""
     family, X = DRAWS[name](np.random.default_rng(1), 12)
     model = DPMixture(family=family).fit(X)
     arrays = saved_entries(model, tmp_path / "model.npz")
@@ -516,7 +516,7 @@ def test_numbers_that_follow_from_statistics_are_not_believed(name, tmp_path):
 
 
 def test_a_loaded_model_ignores_parameters_that_it_does_not_know(saved, tmp_path):
-    """A file of a later version may name some."""
+    """A file of a later version may have additional parameters."""
     _, arrays, about = saved
     parameters = about["parameters"] | {"speed": 3, "__class__": "x"}
     write(tmp_path / "m.npz", arrays, about | {"parameters": parameters})
@@ -528,7 +528,7 @@ def test_a_loaded_model_ignores_parameters_that_it_does_not_know(saved, tmp_path
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("entry", [b"\0", b"\x93NUMPY\x02\x00\xff\xff\xff\x0f"])
 def test_no_head_of_an_entry_is_unpacked_beyond_its_worth(tmp_path, method, entry):
-    """Six bytes of an entry by bzip2, or its head of 256 MB, took all the memory they said."""
+    """A small compressed entry or a header must not make the reader allocate what it states."""
     path = tmp_path / "m.npz"
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("about.npy", entry + b" " * (65 << 20))

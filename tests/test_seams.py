@@ -1,4 +1,4 @@
-"""What a user's own family, prior or input must not be able to do silently."""
+"""Mistakes in a user's own family, prior or input that must not pass silently."""
 
 import math
 import pickle
@@ -31,7 +31,7 @@ X = 3.0 * np.random.default_rng(0).normal(size=(6, 2))
 
 @dataclass(frozen=True)
 class Even(priors.Prior):
-    """Partitions into an even number of clusters, all alike, but for one point."""
+    """A uniform prior on partitions into an even number of clusters (or of one point)."""
 
     name: ClassVar[str] = "even"
 
@@ -61,7 +61,7 @@ def test_search_refuses_a_prior_of_another_form_without_its_rule(options):
 
 
 class OtherRows(families.Poisson):
-    """Other functions than its parent's, whose rows nothing of the parent can read."""
+    """A subclass with its own functions, whose rows the parent's capabilities cannot read."""
 
     name: ClassVar[str] = "other_rows"
     functions = families.Multinomial.functions
@@ -95,7 +95,7 @@ def test_functions_are_used_where_the_parent_has_variants():
 
 
 class Scaled(families.Gaussian):
-    """A class that stores as another: it has the name of its parent."""
+    """A class that would be saved as its parent, as it has the parent's name."""
 
     def encode(self, X):
         return 3.0 * super().encode(X)
@@ -169,7 +169,7 @@ def test_a_family_without_examples_is_not_checked():
 
 @dataclass(frozen=True)
 class Given(priors.Prior):
-    """A prior with given tables."""
+    """A prior with the given tables."""
 
     v: tuple = (0.0,)
     w: tuple = (0.0,)

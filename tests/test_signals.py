@@ -1,4 +1,4 @@
-"""Handlers of signals wait while a compiler is at work."""
+"""Signal handlers wait while a compiler is at work."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def tell(number, frame):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_signal_waits_for_the_compiler():
-    """The function stands for one of llvmlite's: what counts is the module that it is of."""
+    """The function stands for one of llvmlite's, which is recognised by its module."""
     ended = []
 
     def work(seconds):

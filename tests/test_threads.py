@@ -1,4 +1,4 @@
-"""Work that threads share: its order, its errors, and what a fork leaves of the pool."""
+"""Work that threads share: its order, its errors, and the pool after a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights are repetition: the same log joint, for every family and partition."""
+"""A weight means repetition: the log joint is the same for every family and partition."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from models import DRAWS, PRODUCT_PRIORS
 
 
 def naive_log_joint(family, X, labels, prior):
-    """The log joint of rows, computed block by block."""
+    """Return the log joint of rows, computed block by block."""
     blocks = [X[labels == k] for k in np.unique(labels)]
     value = sum(naive.log_marginal(family, block) for block in blocks)
     return value + prior.log_probability([len(block) for block in blocks])
 
 
 def weighted_problem(name, seed=0, n=5):
-    """A small problem with weights, and its rows."""
+    """Return a small problem with weights, and its rows."""
     rng = np.random.default_rng(seed)
     family, X = DRAWS[name](rng, n)
     weights = rng.integers(1, 5, size=n)
@@ -37,7 +37,7 @@ def weighted_problem(name, seed=0, n=5):
 
 
 def equals_repetition(problem, X, weights):
-    """Whether every partition has the log joint of the repeated rows."""
+    """Check that every partition has the log joint of the repeated rows."""
     family, rows = problem.model.family, X.repeat(weights, axis=0)
     return all(
         np.isclose(
@@ -121,7 +121,7 @@ def test_rows_of_weight_zero_take_no_part():
 
 
 def test_a_fit_with_weights_is_no_worse_than_a_fit_of_the_copies():
-    """Heavy rows move as a whole: by themselves they end 3.8 nats below the copies here."""
+    """Heavy rows move as a whole, which alone would end 3.8 nats below the copies here."""
     rng = np.random.default_rng(39)
     n, k = int(rng.integers(15, 80)), int(rng.integers(2, 6))
     labels, weights = rng.integers(k, size=n), rng.integers(1, 6, size=n)
@@ -173,7 +173,7 @@ HEAVY = [100_000] * 12 + [1]
 
 
 def rare(row):
-    """Twelve rows of 0 and 1, to be seen very often, and one more."""
+    """Return twelve rows of 0 and 1 with large weights, and one more."""
     return np.vstack([np.tile([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], (3, 1)), row])
 
 

@@ -1,4 +1,4 @@
-"""The automatic choice: family, hyperparameters and partition, when the user says nothing."""
+"""The automatic choice of family, hyperparameters and partition."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_units_do_not_matter(name):
 @pytest.mark.parametrize("family", ["gaussian", "diagonal_gaussian", "full_gaussian"])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_a_column_that_is_constant_in_the_sample_has_no_units(family, gaps):
-    """What such a column has for a scale must follow its units; so must what is learned."""
+    """The scale used for such a column must follow its units, and so must what is learned."""
     if gaps and family == "full_gaussian":
         pytest.skip("takes no gaps")
     X, truth = clusters(300, 3)
@@ -137,7 +137,7 @@ def test_the_choice_is_the_same_every_time_whatever_the_seed():
 
 
 def loop(X, labels):
-    """Sums of squares within clusters and their degrees of freedom, entry by entry."""
+    """Return sums of squares within clusters and their degrees of freedom, entry by entry."""
     width = X.shape[1]
     squares, freedom = np.zeros((width, width)), np.zeros(width)
     for k in set(labels.tolist()):
@@ -192,7 +192,7 @@ def partitioned(name, rng):
 
 @pytest.mark.parametrize("name", STRENGTH)
 def test_what_is_learned_is_the_best_of_a_dense_grid(name):
-    """Up to 0.05 nats, by which the bounds may be missed: the method stops 2 % short of them."""
+    """Within 0.05 nats, as the method stops 2 % short of the bounds."""
     rng = np.random.default_rng(0)
     for _ in range(3):
         X, labels = partitioned(name, rng)

@@ -15,7 +15,7 @@ PATTERNS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 1], [0, 1, 1], [1, 
 
 
 def clusters(rng):
-    """Two Student t distributions in three dimensions."""
+    """Return rows of two Student t distributions in three dimensions."""
     means = rng.normal(size=(2, 3))
     roots = rng.normal(size=(2, 3, 3))
     scales = roots @ roots.transpose(0, 2, 1) + 0.3 * np.eye(3)
@@ -78,7 +78,7 @@ def test_draws_have_the_conditional_mean_and_covariance():
 
 
 def table(n=400, share=0.3):
-    """Two elongated clusters side by side that no single column tells apart."""
+    """Return two elongated clusters side by side that no single column distinguishes."""
     rng = np.random.default_rng(3)
     truth = np.repeat([0, 1], n // 2)
     along = rng.normal(size=(n, 1)) * 3.0

@@ -12,7 +12,7 @@ from dpsearch.families._count_rows import dispersion
 
 
 def genes(n_rows=120, width=400, n_groups=3, seed=0, depth=0.5, over=0.2):
-    """Over-dispersed counts, of rows that were counted for different times."""
+    """Return over-dispersed counts whose rows have different exposures."""
     rng = np.random.default_rng(seed)
     profiles = rng.lognormal(0.5, 1.0, width) * np.exp(
         rng.normal(size=(n_groups, width)) * (rng.random((n_groups, width)) < 0.15)
@@ -68,7 +68,7 @@ def test_the_log_joint_is_that_of_rows_in_units_of_their_noise():
 
 
 def test_centres_of_clusters_are_their_mean_counts():
-    """At the median of the rows' sums, whatever a row's own sum is."""
+    """Centres are given at the median of the rows' sums, for rows of any sum."""
     model = DPMixture().fit(COUNTS)
     shares = np.median(COUNTS.sum(axis=1)) * SHARES
     for k in range(model.n_clusters_):
@@ -188,7 +188,7 @@ def test_components_are_those_above_the_noise():
 
 
 def test_outliers_of_projections_are_found_in_the_projections():
-    """Draws of the projections have the densities that draws of whole rows have."""
+    """Draws of the projections have the same densities as draws of whole rows."""
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(80, 40)), rng.normal(size=(80, 40)) + 2.0])
     mixture = DPMixture().fit(X).mixture_

@@ -1,4 +1,4 @@
-"""Tables that people have, with nothing said: what a default must not get wrong."""
+"""Common kinds of tables that the defaults must not get wrong."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
 
 
 def blobs(rng, n_rows, width, n_clusters, spread):
-    """Clusters of unit variance, with centres of that spread."""
+    """Return clusters of unit variance whose centres have this spread."""
     truth = rng.integers(n_clusters, size=n_rows)
     centres = spread * rng.normal(size=(n_clusters, width))
     return centres[truth] + rng.normal(size=(n_rows, width)), truth
@@ -77,7 +77,7 @@ def test_clusters_far_apart_are_found(n_rows, width, n_clusters, spread):
 
 
 def test_two_clusters_in_many_columns_are_not_taken_for_one():
-    """From random halves: search alone stays with one cluster."""
+    """The fit starts from random halves, as search alone stays with one cluster."""
     rng = np.random.default_rng(1)
     truth = rng.integers(2, size=2000)
     X = rng.normal(size=(2000, 30)) + 5.0 / np.sqrt(30.0) * truth[:, None]
@@ -161,7 +161,7 @@ def test_what_follows_need_not_have_been_observed():
 
 
 def test_projections_of_rows_with_gaps():
-    """Against the margin of a Student t by hand: q = 2 projections, of which one is told."""
+    """Compare with the margin of a Student t for q = 2 projections, one of which is observed."""
     A = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
     B = np.array([[1.0, 0.0], [0.0, 0.6], [0.0, 0.8]])
     family = ProjectedGaussian(A, [1.0, 0.0, 2.0], loadings=B).resolve(np.zeros((1, 3)))

@@ -1,4 +1,4 @@
-"""The order of rows and of columns: what a fit finds does not depend on it."""
+"""Fits do not depend on the order of rows and columns."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_order_of_rows_with_weights_does_not_matter():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_are_placed_in_the_order_that_the_user_gives(weighted):
-    """By their numbers, as if they had not been sorted; rows of no weight are not counted."""
+    """Row numbers refer to the unsorted rows; rows of weight zero are not counted."""
     X = clusters(200, 2, 5, spread=1.2)
     family, prior = families.Gaussian(0.0, 4.0, 0.5), priors.DirichletProcess(1.0)
     weights = np.where(np.arange(200) % 9 == 4, 0, 2) if weighted else None
@@ -153,7 +153,7 @@ def test_rows_are_sorted_by_content(levels):
     "seed", [72, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (10, 26, 89))]
 )
 def test_rows_that_are_repeated_and_rows_with_weights_are_fitted_as_well(seed):
-    """One was up to 8 nats behind: hyperparameters were those of a worse partition."""
+    """One of them was up to 8 nats worse, as its hyperparameters were from a worse partition."""
     rng = np.random.default_rng(seed)
     n_rows, width, n_clusters = (int(rng.integers(*ends)) for ends in ((20, 60), (1, 5), (1, 6)))
     centres = rng.normal(size=(n_clusters, width)) * rng.uniform(1, 5)
@@ -169,7 +169,7 @@ def test_rows_that_are_repeated_and_rows_with_weights_are_fitted_as_well(seed):
 
 
 def test_hyperparameters_suit_the_partition_in_the_end():
-    """Of up to 200 rows: learned again from the partition, they bring next to nothing."""
+    """With up to 200 rows, learning them again from the partition gains next to nothing."""
     X = load_iris().data
     model = DPMixture().fit(X)
     assert model.clustering_.converged

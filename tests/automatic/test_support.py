@@ -1,4 +1,4 @@
-"""New values outside the support of a family that the automatic choice took."""
+"""New values outside the support of an automatically chosen family."""
 
 from __future__ import annotations
 

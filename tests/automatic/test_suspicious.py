@@ -1,4 +1,4 @@
-"""Codes of missing values and rows far from all others: they do not decide what is chosen."""
+"""Codes of missing values and rows far from all others do not determine the choice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def three_clusters(width, n_rows=300, seed=3):
 
 
 def coded(X, code=-9999.0, share=0.1):
-    """The table with values replaced by a code, and with gaps instead."""
+    """Return the table with values replaced by a code, and with gaps instead."""
     at = np.random.default_rng(1).random(X.shape) < share
     return np.where(at, code, X), np.where(at, np.nan, X)
 
@@ -69,7 +69,7 @@ def test_codes_are_far_repeated_and_written_with_nines():
 @pytest.mark.parametrize("code", [-8888.0, 77.0, -32768.0, -999.25, 1e20, 9.96921e36, -1e30])
 @pytest.mark.parametrize("share", [0.1, 0.6])
 def test_codes_of_people_and_programs(code, share):
-    """Only nines were known, and in less than half of a column: the ARI was 0."""
+    """The ARI was 0 when only codes of nines in less than half of a column were recognised."""
     X, at = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100) < 100 * share
     X[at, 1] = code
     assert find_codes(CheckedTable(X), range(2)) == ((1, code),)
@@ -89,7 +89,7 @@ def test_other_values_are_no_codes(value):
 
 @pytest.mark.parametrize("width", [1, 2, 4, pytest.param(12, marks=pytest.mark.slow), 40])
 def test_a_far_row_does_not_decide(width):
-    """The ARI was 0, as all others were one cluster in units of the far row."""
+    """The ARI was 0 when all other rows were one cluster in units of the far row."""
     X, truth = three_clusters(width)
     X[7] = 3000.0
     others = np.arange(300) != 7
@@ -153,7 +153,7 @@ def test_rows_that_would_change_the_kind_of_the_table_decide():
 @pytest.mark.parametrize("width", [2, 4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("share", [0.02, 0.1])
 def test_codes_are_gaps(width, share, tmp_path):
-    """The ARI was 0.002 with a tenth of the values."""
+    """The ARI was 0.002 when a tenth of the values were codes."""
     X, truth = three_clusters(width)
     with_codes, with_gaps = coded(X, share=share)
     model, same = DPMixture().fit(with_codes), DPMixture().fit(with_gaps)
@@ -198,7 +198,7 @@ def test_codes_may_be_kept_or_given():
 
 
 def test_families_are_compared_on_the_same_values():
-    """One that skips gaps and one that cannot: both get the codes as numbers."""
+    """A family that skips gaps and one that cannot are compared with the codes as numbers."""
     X = coded(three_clusters(2)[0])[0]
     found = compare(X, ["diagonal_gaussian", "full_gaussian"])
     for one in found:
@@ -213,7 +213,7 @@ def test_families_are_compared_on_the_same_values():
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [12, 4])
 def test_rows_without_any_value_take_no_part(width, tmp_path):
-    """They made the largest cluster larger, and so more probable for every new row."""
+    """Such rows enlarged the largest cluster, which made it more probable for new rows."""
     X, _ = three_clusters(width)
     X[::11, 0] = np.nan
     if width == 4:

@@ -1,4 +1,4 @@
-"""The choice that tries families by column: planted clouds, mixtures, words."""
+"""The choice of a family for each column: planted clouds, mixtures, words."""
 
 import re
 
@@ -120,7 +120,7 @@ def test_large_skewed_whole_numbers_are_one_cluster_and_counts_stay_counts():
 
 
 def test_a_far_row_outside_the_support_of_what_won():
-    """Rows far from all others take no part in the choice, but must be in the fit."""
+    """Rows far from all others are left out of the choice but must be in the fit."""
     X, _ = beside_a_rating(np.random.default_rng(0))
     assert "ordinal" in DPMixture().fit(X).reason_
     for far in (55.0, -300.0):
@@ -174,7 +174,7 @@ def test_a_column_that_follows_from_others_leaves_the_competition_as_it_is(tmp_p
 
 
 def test_one_row_of_a_derived_column_with_two_gaps():
-    """x₁ = 2 x₀ − 1 is missing with x₀: then nothing is told of it."""
+    """x₁ = 2 x₀ − 1 is missing together with x₀, so the row says nothing about it."""
     X = np.array([[1.0, 1.0, 3.0], [np.nan, 5.0, 4.0], [np.nan, np.nan, 5.0]])
     family = families.Derived(families.DiagonalGaussian(), [1], [[2.0, 0.0]], [-1.0])
     expected = [[1.0, 3.0], [3.0, 4.0], [np.nan, 5.0]]
@@ -192,7 +192,7 @@ def test_what_some_derived_columns_tell_though_others_are_missing():
 
 
 def test_relations_have_no_coefficient_that_is_only_rounding():
-    """A missing rating would otherwise be the rounding of a price over such a coefficient."""
+    """Otherwise a missing rating would be a price's rounding error divided by the coefficient."""
     rng = np.random.default_rng(0)
     price, rating = np.exp(rng.normal(4.0, 1.0, 400)).round(2), rng.integers(1, 6, 400)
     constant = np.full(400, 7.0)

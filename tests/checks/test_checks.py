@@ -1,4 +1,4 @@
-"""check_family and check_prior pass what is right and name the law that a bug breaks."""
+"""check_family and check_prior pass correct classes and name the law that a bug breaks."""
 
 import numpy as np
 import pytest

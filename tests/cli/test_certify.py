@@ -118,7 +118,7 @@ def test_json_and_a_better_partition(certified):
 
 @pytest.mark.slow
 def test_what_the_fit_completed_is_completed_again(run):
-    """Gaps in a table that is fitted by full covariances."""
+    """A table with gaps is fitted with full covariances."""
     X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 80, axis=0)
     X += np.random.default_rng(0).normal(size=X.shape) @ [[1.0, 0.9], [0.0, 0.4]]
     X[::9, 0] = np.nan
@@ -278,7 +278,7 @@ def test_whatever_a_file_says_the_check_ends_with_one_line(certified, run):
 
 
 def test_who_checks_says_what_counts_as_closed(run):
-    """A certificate may call a partition optimal by a tolerance as large as it likes."""
+    """A certificate may state any tolerance, so the one who checks it sets their own."""
     X = table()
     np.save("x.npy", X)
     loose = families.DiagonalGaussian()
@@ -304,7 +304,7 @@ def test_a_certificate_from_python_is_checked_by_the_command_line(run):
 
 
 def test_a_check_says_what_the_certificate_is_about(run):
-    """A file may be about one column under any family: it was verified, and that was all."""
+    """A file may be about any columns and family, so the output must say which."""
     np.savetxt("x.csv", table(), delimiter=",", header="a,b", comments="")
     found = certify(table()[:, :1], np.zeros(60), GAUSSIAN, priors.DirichletProcess(7.5))
     columns = {"n_features": 1, "names": ["a"], "index": None, "schema": None}
@@ -319,7 +319,7 @@ def test_a_check_says_what_the_certificate_is_about(run):
 
 @pytest.mark.slow
 def test_codes_of_missing_values_are_those_of_the_fit(run):
-    """An honest certificate of a table with codes was not verified."""
+    """A valid certificate of a table with codes was not verified."""
     X = np.column_stack([table(), table()[:, 0]])
     X[::7, 1] = -9999.0
     np.save("x.npy", X)
@@ -330,7 +330,7 @@ def test_codes_of_missing_values_are_those_of_the_fit(run):
 
 @pytest.mark.slow
 def test_columns_and_gaps_are_read_as_they_were_certified(run):
-    """Names, categories and a column that names the rows; and gaps that the fit completed."""
+    """The table has names, categories, a column of row names, and gaps that the fit completed."""
     rng = np.random.default_rng(0)
     lines = ["id,b,colour,a"]
     for i in range(60):

@@ -1,4 +1,4 @@
-"""`dpsearch fit --checkpoint`: runs that are killed go on, and files of other runs are refused."""
+"""`dpsearch fit --checkpoint`: killed runs are continued, and files of other runs refused."""
 
 import subprocess
 import sys

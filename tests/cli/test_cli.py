@@ -1,4 +1,4 @@
-"""The command line: what it writes and prints, and that every error is one line and exit code 1."""
+"""The command line: what it writes and prints, and that errors are one line with exit code 1."""
 
 import hashlib
 import io
@@ -76,7 +76,7 @@ def test_durations():
 
 @pytest.mark.slow
 def test_shell_completion(tmp_path):
-    """It can be installed, and the shell's questions are answered."""
+    """It can be installed, and it answers the shell's requests."""
     program = str(Path(sys.executable).with_name("dpsearch"))
     home = {
         **os.environ,
@@ -351,7 +351,7 @@ def test_predict_names_the_rows_as_fit_does(run, tmp_path):
 
 
 def test_mixed_tables_without_names(run, tmp_path):
-    """A file that was fitted is also read by the model that came of it."""
+    """The model can read the file that it was fitted to."""
     lines = [f"{(i % 2) * 9 + i / 40},{'uv'[i % 2]},{10 + i % 2}" for i in range(40)]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     options = ("--no-header", "--category", "2")
@@ -372,7 +372,7 @@ def test_mixed_tables_without_names(run, tmp_path):
 
 @pytest.mark.slow
 def test_files_without_names_for_a_model_with_names(run, tmp_path):
-    """Columns go by their places in the model, or in the file of the fit; the index too."""
+    """Columns and the index are found by their place in the model or in the fit's file."""
     lines = [
         f"p{i:03},{(i % 2) * 9 + i / 40},same,{'uv'[i % 2]},{i % 2 * 7 + i % 5}\n"
         for i in range(60)
@@ -429,7 +429,7 @@ def test_files_that_are_not_read(run):
 
 
 def test_a_model_whose_columns_share_a_name(run, tmp_path):
-    """They tell nothing apart: columns go by number."""
+    """Such names do not identify columns, which are found by number instead."""
     model = DPMixture("gaussian", refine=False).fit(table())
     model.feature_names_in_ = np.array(["a", "a"], dtype=object)
     model.save("model.npz")
@@ -509,7 +509,7 @@ def test_texts(run, tmp_path):
 
 
 def test_mixed_tables(run, tmp_path):
-    """Categories, truth values and gaps: two kinds of animals."""
+    """Two kinds of animals are described by categories, truth values and gaps."""
     rng = np.random.default_rng(0)
     lines = ["kind,legs,weight,flies"]
     for i in range(60):
@@ -734,7 +734,7 @@ def test_a_model_takes_over_what_a_restart_finds():
 
 
 def meanwhile(monkeypatch, act):
-    """Let something happen in the folder while the model is fitted."""
+    """Run an action in the folder while the model is fitted."""
     fit = DPMixture.fit
 
     def slow(self, *arguments, **options):
@@ -796,7 +796,7 @@ def test_of_two_runs_into_one_folder_one_fails(run, tmp_path, monkeypatch):
 
 
 def test_a_folder_is_written_as_a_whole(run, tmp_path, monkeypatch):
-    """Where folders cannot be exchanged, one file that cannot take its place: all stay."""
+    """If folders cannot be swapped and one file cannot be replaced, all files stay."""
     monkeypatch.setattr("dpsearch._files._exchange", lambda one, other: False)
     (tmp_path / "X.csv").write_text(as_text(table()))
     fit = ("fit", "X.csv", *QUICK, "--out", "out")
@@ -970,7 +970,7 @@ def test_a_report_without_a_folder(run, tmp_path):
 
 
 def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
-    """Another part of the package writes it; here only the call."""
+    """Only the call is tested here, as another part of the package writes the report."""
     seen = {}
 
     def write_report(path, model, X, **about):
@@ -995,7 +995,7 @@ def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("refine", ["no", "auto"])
 def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, refine):
-    """Rows between clusters, which searches from other orders place differently."""
+    """Searches from other orders place rows between clusters differently."""
     rng = np.random.default_rng(2)
     X = 2.5 * rng.normal(size=(6, 2))[rng.integers(6, size=120)] + rng.normal(size=(120, 2))
     np.save("x.npy", X)
@@ -1061,7 +1061,7 @@ def test_debug_shows_the_traceback(tmp_path):
 
 @pytest.mark.slow
 def test_as_a_program(tmp_path):
-    """The real thing: nothing else on standard error, such as warnings, and the exit codes."""
+    """Run the program in a process: no warnings on standard error, and the exit codes."""
     (tmp_path / "X.csv").write_text("a,b\n1,2\n3,4,5\n")
     bad = subprocess.run(
         [*PROGRAM, "fit", "X.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
@@ -1180,7 +1180,7 @@ def test_compilation_is_shown_on_a_terminal():
 
 
 def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
-    """Both have the pipe by which a thread of the parent learns of SIGTERM."""
+    """Both processes have the pipe by which a thread of the parent is notified of SIGTERM."""
     program = (
         "import os, signal, time\n"
         "import importlib\n"

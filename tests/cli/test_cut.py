@@ -16,13 +16,13 @@ from dpsearch.cli.results import advice
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A folder for what one fit wrote."""
+    """A folder for the output of one fit."""
     return tmp_path_factory.mktemp("fitted")
 
 
 @pytest.fixture
 def fitted(run, kept):
-    """Three skewed groups, which take several components each, fitted once with a report."""
+    """Fit three skewed groups, which need several components each, once with a report."""
     if not any(kept.iterdir()):
         rng = np.random.default_rng(0)
         kind, spread = rng.integers(3, size=900), 0.8 * rng.normal(size=(900, 2))
@@ -129,7 +129,7 @@ def test_files_in_pieces_are_cut_too(fitted, run):
     ],
 )
 def test_a_level_that_halves_agree_little_about_has_advice(level, agreement, advised):
-    """Six overlapping components in three groups, each a cluster of its own."""
+    """Six overlapping components in three groups are six clusters."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1)) + np.repeat([0.0, 1.5, 40.0, 41.5, 90.0, 91.5], 50)[:, None]
     family = families.Gaussian(0.0, 1e4, 0.3)

@@ -1,4 +1,4 @@
-"""The line of progress."""
+"""The progress line."""
 
 import io
 

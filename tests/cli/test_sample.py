@@ -1,4 +1,4 @@
-"""`dpsearch sample`: what it writes, that a killed run goes on, and what it refuses."""
+"""`dpsearch sample`: what it writes, that a killed run is continued, and what it refuses."""
 
 import re
 import signal
@@ -148,7 +148,7 @@ def test_options_of_one_sampler_and_chains_that_disagree(sampled, monkeypatch):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(sampled, tmp_path):
-    """The process is killed outright once it has saved its chains."""
+    """The process is killed (SIGKILL) once it has saved its chains."""
     options = ["x.npy", "--draws", "12000", "--seed", "3", "--family", "diagonal_gaussian"]
     assert sampled(*options, "--out", "whole.npz")[0] == 0
     command = [sys.executable, "-m", "dpsearch.cli", "sample", *options, "--out", "d.npz"]

@@ -1,4 +1,4 @@
-"""`dpsearch fit` with a limit of time, and with Ctrl-C and SIGTERM in its phases."""
+"""`dpsearch fit` with a time limit, and with Ctrl-C and SIGTERM in each of its phases."""
 
 import json
 import os
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 
 def send_while(monkeypatch, phase, number):
-    """Send a signal when something is refined in a phase."""
+    """Send a signal when refinement runs in a given phase."""
     run, sent = Refinement.run, []
 
     def signalled(self, *arguments, **options):
@@ -31,7 +31,7 @@ def send_while(monkeypatch, phase, number):
 
 
 def record_of(folder):
-    """Read all that is there; return the record."""
+    """Read all files of the folder; return the record."""
     record = json.loads((folder / "run.json").read_text())
     labels, model = pl.read_csv(folder / "labels.csv"), load(folder / "model.npz")
     assert len(labels) == record["input"]["rows"] == model.mixture_.sizes.sum()
@@ -100,7 +100,7 @@ def test_a_run_says_what_its_time_did_not_suffice_for(run, tmp_path, monkeypatch
 
 
 def test_what_does_not_suffice_for_all_rows_may_for_some(run, tmp_path, monkeypatch):
-    """The explanation of all rows is over at once, that of a sample is not."""
+    """The time for explaining all rows is over at once; that for a sample is not."""
     x, y = table().T
     days = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(len(x))]
     pl.DataFrame({"x": x, "y": y, "day": days}).write_csv(tmp_path / "x.csv")
@@ -135,7 +135,7 @@ def test_clusters_have_centres_where_there_was_no_time_for_rows(run, tmp_path, f
 
 
 def test_a_report_needs_no_draws(run, tmp_path, monkeypatch):
-    """What takes longest is to compare rows with draws; without them all else is written."""
+    """If there is no time to compare rows with draws, everything else is still written."""
     (tmp_path / "x.csv").write_text(as_text(table()))
 
     def over(*arguments):

@@ -1,4 +1,4 @@
-"""What families promise about log H: nothing false is proved by it."""
+"""Wrong declarations of families about log H lead to no wrong proof."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FUNCTIONS = Functions(update, merge, score_rows, log_marginal)
 
 @dataclass(frozen=True)
 class Failures(families.Poisson):
-    """Geometric counts, put into a subclass of Poisson; `shape` and `rate` are of a Beta prior."""
+    """Geometric counts as a subclass of Poisson; `shape` and `rate` are those of a Beta prior."""
 
     functions: ClassVar[Functions] = FUNCTIONS
 
@@ -87,14 +87,14 @@ class Failures(families.Poisson):
 
 @dataclass(frozen=True)
 class NamedGaussian(Failures):
-    """The same under a name that a family of the package has."""
+    """A subclass with the name of a family of the package."""
 
     name: ClassVar[str] = "gaussian"
 
 
 @dataclass(frozen=True)
 class Bounded(Failures):
-    """With a ceiling of its own: no probability is above 1."""
+    """A subclass with its own ceiling: no probability is above 1."""
 
     def log_ceiling(self, X):
         return np.zeros(len(X))
@@ -102,7 +102,7 @@ class Bounded(Failures):
 
 @dataclass(frozen=True)
 class Proved(Bounded):
-    """And with a closed form: one column of x is a document of one success and x failures."""
+    """It also has a closed form: a column of x is a document of one success and x failures."""
 
     functions: ClassVar[Functions] = FUNCTIONS
     log_ceiling = Bounded.log_ceiling
@@ -117,7 +117,7 @@ class Proved(Bounded):
 
 @dataclass(frozen=True)
 class Twice(families.Poisson):
-    """The same functions with other parameters than the class says."""
+    """A class whose functions have other parameters than it declares."""
 
     def parameters(self, n_features, X):
         return families.Poisson(2.0 * self.shape, self.rate).parameters(n_features, X)
@@ -125,7 +125,7 @@ class Twice(families.Poisson):
 
 @dataclass(frozen=True)
 class Mistaken(Twice):
-    """It says what is true of its parent."""
+    """A class that declares what is true only of its parent."""
 
     statistic = families.Poisson.statistic
     log_ceiling = families.Poisson.log_ceiling
@@ -139,7 +139,7 @@ class Low(Failures):
 
 @dataclass(frozen=True)
 class Gaps(Bounded):
-    """A closed form of something that is no count."""
+    """A closed form of values that are not counts."""
 
     def statistic(self, X):
         return DirichletCounts(
@@ -155,7 +155,7 @@ def tiny(seed):
 
 
 def certified(cls, seed, **options):
-    """The certificate of a tiny set, checked against enumeration; None if it was refused."""
+    """Return the certificate of a tiny set, checked by enumeration; None if it was refused."""
     X, labels, a, b = tiny(seed)
     problem = Problem(X, cls(a, b), DP)
     try:

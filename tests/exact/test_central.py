@@ -47,7 +47,7 @@ def test_prices_that_do_not_pay_are_noticed(monkeypatch):
 
 
 def test_a_fractional_gap_is_closed():
-    """A cloud whose linear programme is not integral: prices alone leave a gap."""
+    """The linear programme of this cloud is not integral, so prices alone leave a gap."""
     X = 2.0 * np.random.default_rng(8).normal(size=(70, 2))
     family, prior = families.Gaussian(0.0, 10.0, 1.0), priors.DirichletProcess(1.0)
     start = refine(X, search(X, family, prior, beam_size=1), family, prior, rng=0)

@@ -31,7 +31,7 @@ def all_sets(n):
 
 
 def draw(seed, largest=8):
-    """A pricer with prices of all kinds: too low, too high, about right, and equal; and tolls."""
+    """Return a pricer with tolls, and prices that are too low, too high, about right or equal."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(1, largest + 1)), int(rng.integers(1, 4))
     family = families.Gaussian(
@@ -121,7 +121,7 @@ def test_all_sets_within_a_slack(seed):
 
 
 def test_a_bound_made_too_small_is_caught(monkeypatch):
-    """Every box's bound lowered by half a nat must break the comparison with all subsets."""
+    """If every box's bound is half a nat too low, the comparison with all subsets must fail."""
     monkeypatch.setattr(CentrePricer, "rounding", lambda self, y: -0.5)
     caught = 0
     for seed in range(60):
@@ -166,7 +166,7 @@ def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
 
 @pytest.mark.parametrize("seed", seeds(range(300, 400), 20))
 def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
-    """Prices as a proof meets them: each cluster's weight shared out among its points."""
+    """Prices are as in a proof: each cluster's weight is shared out among its points."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(4, 9)), int(rng.integers(1, 4))
     X = rng.choice([0.1, 1.0, 3.0]) * rng.normal(size=(n, width))
@@ -188,7 +188,7 @@ def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
 
 
 def test_tolls_are_priced_as_in_all_subsets():
-    """Prices are low, so that sets have all points of a triple."""
+    """Prices are low, so that some sets contain all points of a triple."""
     for seed in range(1, 700, 2):
         _, pricer, y = draw(seed)
         y[: pricer.n] -= 1.0

@@ -34,7 +34,7 @@ DP = PRIORS[0]
 
 
 def draw(seed):
-    """A small problem, every other one without any structure, and a bad partition of it."""
+    """Return a small problem, every other one without clusters, and a bad partition of it."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 10))
     family, X = models.gaussian(rng, n)
@@ -47,7 +47,7 @@ def draw(seed):
 
 
 def draw_counts(seed):
-    """The same for counts and bits; without structure: each column in an order of its own."""
+    """Return such a problem of counts or bits; without clusters, columns are shuffled."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 10))
     family, X = models.DRAWS[("bernoulli", "poisson", "multinomial")[seed // 2 % 3]](rng, n)
@@ -89,7 +89,7 @@ def test_the_optimum_of_enumeration_is_certified_for_counts(seed):
 
 @pytest.mark.parametrize("seed", enumeration.seeds(range(60), 15))
 def test_bounds_in_many_dimensions_hold(seed):
-    """Five columns and more begin with prices that need no branch and bound."""
+    """With five or more columns, proofs begin with prices that need no branch and bound."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(2, 8)), int(rng.integers(5, 8))
     family = families.Gaussian(
@@ -106,7 +106,7 @@ def test_bounds_in_many_dimensions_hold(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_two_proofs_agree_on_a_line(seed):
-    """The dynamic programme and the prices of arbitrary sets have nothing in common."""
+    """The dynamic programme and prices of arbitrary sets are independent methods."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(20, 80))
     X = np.exp(rng.uniform(-1.0, 1.5)) * rng.normal(size=(n, 1))
@@ -127,7 +127,7 @@ def test_two_proofs_agree_on_a_line(seed):
 
 @pytest.mark.parametrize(("table", "error"), [("tau", 0.5), ("step_high", -3.0)])
 def test_an_error_planted_in_the_pricing_bound_is_caught(monkeypatch, table, error):
-    """Boxes bounded as if they curved more, or with points dropped too early."""
+    """The planted errors exaggerate the curvature of boxes, or drop points too early."""
     correct = CentrePricer.__init__
 
     def planted(self, problem, statistic, lam):
@@ -215,7 +215,7 @@ def test_verification_fails_when_loose_prices_or_potentials_are_lowered():
 
 
 def test_a_fractional_case_is_closed_by_enumeration():
-    """Six points of a cloud at which the LP over sets has a gap."""
+    """The LP over sets of these six points has a gap."""
     found = False
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -63,7 +63,7 @@ def bernoulli(rng, n):
 
 
 def multinomial(rng, n):
-    """Documents on a line: of one length, or along another direction."""
+    """Return documents on a line: of the same length, or along another direction."""
     step = np.array([[1, -1], [1, -1], [1, 1], [2, -1], [0, 1], [1, 3]])[rng.integers(6)]
     X = rng.poisson(rng.choice([0.5, 3.0, 9.0], size=n))[:, None] * step
     X = X - np.minimum(X.min(axis=0), 0) + rng.integers(0, 3, size=2)
@@ -95,7 +95,7 @@ def test_finds_and_proves_the_enumerated_optimum(name, prior):
 
 
 def slow_layers(problem, order):
-    """Best Σ (log W + log H) of K contiguous clusters, for every K, from the family's own rows."""
+    """Return the best Σ (log W + log H) of K contiguous clusters for every K, by the family."""
     n, core = problem.n_items, problem.model.core
     weight = np.full((n, n + 1), -np.inf)
     for i in range(n):
@@ -176,7 +176,7 @@ def test_far_and_wide_data_keep_their_digits():
 
 @pytest.mark.parametrize("seed", range(60))
 def test_potentials_leave_room_for_rounding_however_wide_the_data(seed):
-    """What is proved again is at most what is stated, with nothing allowed for."""
+    """The bound proved in verification is at most the stated one, without any tolerance."""
     rng = np.random.default_rng([4, seed])
     n = int(np.exp(rng.uniform(1.0, 5.5)))
     X = 10 ** rng.uniform(-2.0, 4.0) * rng.normal(size=(n, 1))
@@ -202,7 +202,7 @@ def test_running_sums_are_right_to_their_last_digits():
 
 
 def test_two_words_and_documents_of_different_lengths_are_refused():
-    """The best partition of these is contiguous neither by share nor by count nor by length."""
+    """Their best partition is contiguous neither by share, nor by count, nor by length."""
     X = np.array([[3, 9], [1, 1], [6, 8], [34, 28], [0, 1], [1, 25]], dtype=float)
     problem = Problem(X, families.Multinomial(0.14), priors.DirichletProcess(0.33))
     assert interval_optimum(problem) is None

@@ -1,4 +1,4 @@
-"""Certificates in interval arithmetic: every set of few rows."""
+"""Verification of certificates in interval arithmetic, over every set of a few rows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_honest_certificates_hold_and_forged_ones_do_not(make, seed):
 )
 @pytest.mark.parametrize("time_limit", [None, 0.0])
 def test_every_method_of_proof(X, family, prior, time_limit):
-    """The dynamic programme, prices, quick ones and ceilings."""
+    """Verify proofs by the dynamic programme, prices, quick prices and ceilings."""
     X = np.abs(np.round(X)) if family.name == "poisson" else X
     found = certify(X, np.zeros(len(X)), family, prior, time_limit=time_limit)
     assert found.verify(exact=True) is True

@@ -18,7 +18,7 @@ from provable import KINDS, PRIORS, columns, known, numbers, problem_of
 
 
 def excesses(pricer, y):
-    """log w(C) − y(C) of every set, by the family's own functions."""
+    """Return log w(C) − y(C) of every set, by the family's own functions."""
     sets = [np.flatnonzero(bits) for bits in np.ndindex(*(2,) * pricer.n) if any(bits)]
     return np.array([pricer.log_weight(members) - y[members].sum() for members in sets])
 
@@ -58,7 +58,7 @@ def check_pricing(make, seed, largest=7):
 
 
 def enclosed(shape, rng):
-    """Whether the statistic of a random cluster in a random box is an average of its corners."""
+    """Check that the statistic of a random cluster in a random box is an average of its corners."""
     low = np.array(
         [*rng.normal(size=2), rng.uniform(0.1, 2.0), rng.normal(), rng.uniform(0.0, 1.0)]
     )

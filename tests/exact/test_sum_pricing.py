@@ -26,7 +26,7 @@ def pricer_for(problem, lam):
 
 
 def structureless(name, rng, n):
-    """Points that no clusters made, ties among them."""
+    """Return points without clusters, some of them equal."""
     width = int(rng.integers(1, 5))
     if name == "bernoulli":
         family = families.Bernoulli(rng.uniform(0.05, 3.0), rng.uniform(0.05, 3.0))
@@ -42,7 +42,7 @@ def structureless(name, rng, n):
 
 
 class Subsets:
-    """Every set of a small problem with its weight."""
+    """All sets of a small problem with their weights."""
 
     def __init__(self, pricer):
         n = pricer.n
@@ -56,7 +56,7 @@ class Subsets:
         return self.weights - self.members @ y
 
     def prices(self, rng, kind):
-        """Random, too high, or nearly such that every set is paid for."""
+        """Return prices that are random, too high, or nearly pay for every set."""
         n = len(self.alone)
         y = rng.normal(-1.0, 1.0, n) * rng.uniform(0.1, 3.0) + self.alone * rng.random()
         if kind == 1:
@@ -180,7 +180,7 @@ def test_certificates_of_counts_agree_with_enumeration(name):
 
 
 def test_first_prices_follow_the_gradient_of_the_marginal():
-    """Up to a constant, one point more or less changes log H by what it is said to be worth."""
+    """To first order, adding or removing a point changes log H by its price, up to a constant."""
     rng = np.random.default_rng(0)
     for name in NAMES:
         family, X = structureless(name, rng, 1)

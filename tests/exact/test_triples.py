@@ -1,4 +1,4 @@
-"""Tolls of triples: what the linear programme over sets mixes and no partition does."""
+"""Tolls of triples, which exclude solutions of the LP over sets that mix partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_mixture_of_three_pairs_breaks_their_triple():
 
 
 def bound_by_tolls(seed, toll=1.0):
-    """Any prices and tolls, and what the pricer says of them."""
+    """Return how far the bound by random prices and tolls is above the best log joint."""
     rng = np.random.default_rng(seed)
     n, n_triples = int(rng.integers(3, 8)), int(rng.integers(1, 6))
     problem = Problem(rng.normal(size=(n, 2)), FAMILY, PRIOR)
@@ -55,7 +55,7 @@ def test_tolls_bound_every_partition_and_must_be_counted():
 
 @pytest.fixture(scope="module")
 def by_tolls():
-    """A cloud whose linear programme is not integral, closed without listing sets."""
+    """Certify a cloud whose LP is not integral, without listing sets."""
     rng = np.random.default_rng(5)
     X = np.exp(rng.uniform(-0.5, 1.2)) * rng.normal(size=(70, 2))
     with pytest.MonkeyPatch.context() as patch:

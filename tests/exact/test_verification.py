@@ -1,4 +1,4 @@
-"""Certificates that are not right are not verified, whatever is wrong, and none makes it raise."""
+"""Wrong certificates are never verified, and none makes `verify` raise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def quick():
 
 
 def sets():
-    """Points of a cloud at which the linear programme over sets has a gap."""
+    """Certify points of a cloud at which the LP over sets has a gap."""
     X = 2.0 * np.random.default_rng(165).normal(size=(14, 2))
     found = certify(X, np.zeros(14), families.Gaussian(0.0, 4.0, 1.0), DP)
     assert found.method == "sets"
@@ -56,7 +56,7 @@ EVERY = [line, plane, variances, ceiling, quick, sets, lambda: line(priors.Pitma
 
 
 def stated(certificate, **figures):
-    """The certificate with other figures, and all that must agree with them."""
+    """Return the certificate with other figures, and all others made to agree with them."""
     c = dataclasses.replace(certificate, **figures)
     gap = c.upper_bound - c.lower_bound
     optimal = bool(gap <= c.tolerance)

@@ -1,4 +1,4 @@
-"""The fit of Johnson's curves: near the best there is, and the same for mirrored columns."""
+"""The fit of Johnson's curves: close to the optimum, and the same for mirrored columns."""
 
 import numpy as np
 import pytest

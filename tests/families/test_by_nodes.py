@@ -40,7 +40,7 @@ def test_nodes_are_placed_by_the_data_whatever_their_units(cls):
 
 
 def test_few_points_have_the_log_h_of_the_integral():
-    """Location uniform, the width of one level: nodes are close enough to integrate."""
+    """With a uniform location, the nodes are close enough to integrate over it."""
     rng = np.random.default_rng(0)
     X = rng.standard_t(4.0, size=(200, 1))
     family = families.StudentT.suggest(X)
@@ -60,7 +60,7 @@ def test_few_points_have_the_log_h_of_the_integral():
 
 @pytest.mark.parametrize("cls", BY_NODES)
 def test_rows_are_the_same_however_their_points_came(cls):
-    """Each point added and removed, against a merge, which derives everything anew."""
+    """Adding and removing points is compared with a merge, which derives everything anew."""
     X = cls.examples()[0].X
     kit, rng = Compiled(cls.suggest(X), X), np.random.default_rng(0)
     row, members = kit.row(), rng.integers(len(X), size=400)
@@ -75,7 +75,7 @@ def test_rows_are_the_same_however_their_points_came(cls):
 
 
 class WithoutTables(families.NegativeBinomial):
-    """Keeps the densities of all values in the rows."""
+    """A family that keeps the densities of all values in its rows."""
 
     name = "without_tables"
 

@@ -1,4 +1,4 @@
-"""What families may offer: found by one rule, joined by products, missed by name."""
+"""Optional capabilities of families: found by one rule, combined by products, missed by name."""
 
 import dataclasses
 import re
@@ -19,7 +19,7 @@ SOURCES = Path(dpsearch.__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Plain(families.Poisson):
-    """A family with the required part alone."""
+    """A family with the required methods only."""
 
     name = "plain"
     kind = None
@@ -94,7 +94,7 @@ def test_columns_of_parts_are_put_in_order():
 
 
 def test_bayes_factors_keep_their_digits_far_from_zero():
-    """The same data, shifted by a million noise deviations together with the prior mean."""
+    """Data and prior mean are shifted by a million noise standard deviations."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(9, 2))
     parts = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
@@ -116,7 +116,7 @@ def test_all_or_none():
 
 
 def test_nothing_outside_the_families_goes_by_their_names():
-    """Dispatch on a name, or on the class of a family, would pass by a user's own."""
+    """Dispatch on the name or class of a family would ignore a user's own family."""
     concrete = "|".join(
         [*(kind.__name__ for kind in families.FAMILIES.classes.values()), "Product", "WithGaps"]
     )

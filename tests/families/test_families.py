@@ -346,7 +346,7 @@ def test_hyperparameters_out_of_range(family, message):
 
 
 def test_data_far_from_the_prior_mean_keep_their_digits():
-    """With next to no weight on the prior mean, where it is changes nothing."""
+    """With nearly no weight on the prior mean, its position must not matter."""
     X = np.random.default_rng(0).normal(size=(30, 3))
     for family in (families.DiagonalGaussian(0.0, 1e-18), families.FullGaussian(0.0, 1e-18)):
         near, far = Compiled(family, X), Compiled(family, X + 1e7)
@@ -378,7 +378,7 @@ def test_extreme_points_have_a_finite_probability(family):
 
 
 def test_a_prior_far_narrower_than_the_noise_keeps_squares_in_range():
-    """τ = 10¹² times the square is beyond double precision; the log density is not."""
+    """τ = 10¹² times a square overflows; the log density must not."""
     x = 1.3407807929942596e148
     found = log_joint([[x]], [0], families.Gaussian(1.0, 1e-12, 1.0), priors.DirichletProcess(1.0))
     assert found == pytest.approx(-0.5 * x * x, rel=1e-9)
@@ -386,7 +386,7 @@ def test_a_prior_far_narrower_than_the_noise_keeps_squares_in_range():
 
 @pytest.mark.parametrize("distance", [1e2, 1e4, 1e6, 1e9, 1e12])
 def test_removing_an_outlier_from_a_full_gaussian(distance):
-    """A rank-one change alone would leave a matrix that is not positive definite."""
+    """A rank-one update alone would leave a matrix that is not positive definite."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10, 4))
     X[0] = distance * rng.normal(size=4)

@@ -204,7 +204,7 @@ def test_auto_takes_a_family_that_takes_gaps():
 
 
 def test_imputed_values_by_hand():
-    """One cluster and the new one, with weights and means from the formulas."""
+    """Compare with the formulas for the weights and means of one cluster and a new one."""
     family = families.Gaussian(0.0, 4.0, 1.0)
     X = np.array([[1.0, 2.0], [2.0, 2.5], [1.5, 1.0]])
     model = DPMixture(family, alpha=0.5, refine=False).fit(X)
@@ -222,7 +222,7 @@ def test_imputed_values_by_hand():
 
 @pytest.mark.parametrize("name", GAPPED)
 def test_imputed_values_are_those_of_draws(name):
-    """Draws from the predictive, weighted by the density of what was observed."""
+    """Compare with draws from the predictive, weighted by the density of the observed values."""
     family, _, X = draw_with_gaps(name, 40, 4)
     if name == "diagonal_gaussian":
         family = family.with_parameters(shape=3.0)  # whose draws have a mean and a variance

@@ -1,4 +1,4 @@
-"""Layouts: names for the numbers of rows and parameters, which kernels read at no cost."""
+"""Layouts: names for the entries of rows and parameters, at no cost to kernels."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_every_family_has_one_and_blocks_do_not_mind_each_other(example):
 
 @pytest.mark.parametrize("example", CASES)
 def test_formulas_that_work_anywhere_say_the_same_there(example):
-    """On arrays of another library, of which only the array API is there."""
+    """They are given arrays of a library that has only the array API."""
     form, X = form_of(example)
     if not form.anywhere:
         pytest.skip("its formulas are for NumPy")
@@ -86,7 +86,7 @@ def test_gaps_do_not_matter_where_there_are_none(name):
 
 @pytest.mark.slow
 def test_a_family_from_outside_has_gaps_and_products():
-    """A form for complete columns is enough for columns with gaps, and beside others."""
+    """A form for complete columns suffices for columns with gaps and in products."""
     X = with_holes(np.random.default_rng(0).geometric(0.3, size=(12, 2)) - 1.0)
     outcomes = check_family(Right(1.0, 2.0), X)
     passed = {outcome.law for outcome in outcomes if outcome.status == "passed"}

@@ -1,4 +1,4 @@
-"""Angles and hours: means that go round, the range of the data, and the period of each column."""
+"""Angles and hours: circular means, the range of the data, and the period of each column."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ TURN = 2.0 * np.pi
 
 
 def about_midnight(n=200):
-    """Return two clusters on either side of midnight, with noon in the other column of both."""
+    """Return two clusters, before and after midnight, both about noon in the other column."""
     rng = np.random.default_rng(0)
     late = np.arange(n) % 2 == 0
     hours = np.where(late, 23.3, 0.7) + 0.1 * rng.normal(size=n)

@@ -53,7 +53,7 @@ def test_densities_integrate_to_one_on_the_circle_and_the_sphere(members):
 
 
 def test_the_sum_over_nodes_is_that_of_all_of_them():
-    """Whichever term it begins with, and also for points far from a tight cluster."""
+    """The first term may be any, and the points may be far from a tight cluster."""
     for n_features, many in ((384, 0.0), (384, np.inf), (8, np.inf)):
         family = families.VonMisesFisher((0.05 * n_features, 50.0 * n_features))
         params = family.parameters(n_features, None)
@@ -71,7 +71,7 @@ def test_the_sum_over_nodes_is_that_of_all_of_them():
 
 @pytest.mark.parametrize("n_features", [2, 3, 24, 100])
 def test_log_h_is_the_integral_over_the_concentration(n_features):
-    """By SciPy's Bessel function on a fine grid, for 1 to 10,000 points."""
+    """Compare with SciPy's Bessel function on a fine grid, for 1 to 10,000 points."""
     low, high, nu = 0.02 * n_features, 60.0 * n_features, 0.5 * n_features - 1.0
     kappas = np.geomspace(low, high, 40_001)
 
@@ -91,7 +91,7 @@ def test_log_h_is_the_integral_over_the_concentration(n_features):
 
 
 def test_what_is_left_out_changes_no_place():
-    """A greedy pass with all clusters scored places every row alike."""
+    """A greedy pass that scores all clusters places every row in the same cluster."""
     X, _ = planted(400, 24, 6)
     problem = Problem(X, families.VonMisesFisher((5.0, 500.0)), priors.DirichletProcess(1.0))
     found = greedy(problem, np.arange(400))
@@ -157,7 +157,7 @@ def test_rows_of_length_one_are_recognised():
 
 
 def topics(n, width, seed=0):
-    """Rows as of text models: a common direction, topics that vary along few dimensions."""
+    """Return rows like text embeddings: a common direction, and topics along few dimensions."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(5, size=n)
     axes = rng.normal(size=(12, width)) * np.linspace(1.0, 0.3, 12)[:, None]
@@ -183,7 +183,7 @@ def test_dimensions_are_counted_whatever_the_clusters(kappa, n_clusters):
 
 @pytest.mark.slow
 def test_directions_that_differ_along_few_dimensions_are_projected():
-    """Von Mises–Fisher takes what varies along them for clusters."""
+    """The von Mises–Fisher family would take variation along them for clusters."""
     X, labels = topics(300, 100)
     model = DPMixture().fit(X)
     assert model.family_.name == "projected_gaussian"

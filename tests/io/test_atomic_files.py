@@ -198,7 +198,7 @@ def run_script(script, kind, tmp_path):
      ("file", KILL_A_FILE)],
 )  # fmt: skip
 def test_a_process_that_is_killed_at_any_system_call(kind, script, tmp_path):
-    """Old or new, all of it; and the next run removes what was left behind."""
+    """The file is the old or the new one, complete, and the next run removes temporary files."""
     if kind == "exchanged" and not sys.platform.startswith("linux"):
         pytest.skip("folders are exchanged on Linux")
     (tmp_path / "base").mkdir()

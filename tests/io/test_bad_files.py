@@ -1,4 +1,4 @@
-"""Files that are not as they should be: one line that says what and where, or the right answer."""
+"""Bad files give one line that says what is wrong and where, or the right result."""
 
 import gzip
 import os
@@ -96,7 +96,7 @@ def test_encodings_that_the_file_is_not_in(encoding, run, tmp_path):
 
 
 def test_wrong_encoding_far_into_the_file(tmp_path):
-    """Bytes are counted over blocks, and a character may lie across two of them."""
+    """Byte positions count over all blocks, and a character may span two of them."""
     text = ("ä,b\n" + "1,2\n" * 100).encode()
     (tmp_path / "X.csv").write_bytes(text)
     for block in (1, 7, 1 << 16):
@@ -125,7 +125,7 @@ def test_ten_thousand_columns(run, tmp_path):
 
 
 def test_a_file_larger_than_a_block_is_streamed(run, tmp_path, monkeypatch):
-    """The same answer when the file is read in pieces far smaller than it is."""
+    """The result is the same if the file is read in much smaller pieces."""
     (tmp_path / "x.csv").write_text(as_text(np.repeat(table(), 50, axis=0), "a,b\n"))
     assert run("fit", "x.csv", *QUICK, "--out", "whole")[0] == 0
     sizes = []
@@ -160,9 +160,9 @@ def test_folders_and_files_that_are_not_there_or_of_another_kind(run, tmp_path):
 
 @pytest.fixture
 def somebody(run, tmp_path, monkeypatch):
-    """A folder, and a way to run as one who has no more rights than its files give.
+    """A folder, and a way to run in it as a user without special rights.
 
-    Root may do everything: tests that run as root put on the user nobody for a while.
+    If the tests run as root, they become the user nobody for a while.
     """
     if not hasattr(os, "seteuid"):
         pytest.skip("no permissions of files on this system")
@@ -218,7 +218,7 @@ def test_no_permission(somebody, monkeypatch):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of its own, with room for 64 KiB."""
+    """A folder on its own disk of 64 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
@@ -259,7 +259,7 @@ def test_a_disk_that_fills_up(run, small_disk, tmp_path):
 
 @pytest.mark.parametrize(("most", "form"), [(100, "csv"), (100, "parquet"), (100_000, "csv")])
 def test_files_larger_than_is_allowed(most, form, run, tmp_path):
-    """Wherever writing ends: one line that names the file, and nothing of it is left."""
+    """Wherever writing fails, one line names the file, and nothing of it is left."""
     resource = pytest.importorskip("resource", reason="no limits on this system")
     np.save("x.npy", table())
     assert run("fit", "x.npy", *QUICK)[0] == 0
@@ -279,7 +279,7 @@ def test_files_larger_than_is_allowed(most, form, run, tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
 def test_a_device_that_is_full(run, tmp_path):
-    """A device is written to in place."""
+    """A device is written in place."""
     np.save("x.npy", table())
     assert run("fit", "x.npy", *QUICK)[0] == 0
     (tmp_path / "full.csv").symlink_to("/dev/full")
@@ -292,7 +292,7 @@ def test_a_device_that_is_full(run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
 def test_memory_is_that_of_the_table_and_not_of_the_file():
-    """150 MB more of text, of which a few per cent are read; the benchmark reads 2 GB."""
+    """The file has 150 MB more of text, of which a few per cent are read."""
     reading = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "reading.py"))
     small, large = reading["measure"](50), reading["measure"](200)
     assert large.size - small.size > 140e6
@@ -379,7 +379,7 @@ def _text(text):
 
 
 def bad_numpy_files(folder):
-    """Yield (file name, what is said about it)."""
+    """Yield (file name, expected message)."""
     (folder / "text.npy").write_text("1,2")
     yield "text.npy", "not a NumPy file"
     (folder / "empty.npy").write_bytes(b"")
@@ -465,7 +465,7 @@ COLUMNS = st.sampled_from(
 
 @st.composite
 def tables(draw):
-    """Text that is more or less a table."""
+    """Texts that are more or less tables."""
     width, height = draw(st.integers(1, 5)), draw(st.integers(0, 12))
     separator = draw(st.sampled_from(",,,,;\t|"))
     columns = [
@@ -502,7 +502,7 @@ CASES = int(os.environ.get("DPSEARCH_FUZZ", "12"))
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 def test_fuzz(tmp_path_factory, text, options):
-    """Any text: done, or one line about it and nothing written."""
+    """Any text is read, or refused in one line with nothing written."""
     folder = tmp_path_factory.mktemp("fuzz")
     data = folder / "x.csv"
     data.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")

@@ -230,7 +230,7 @@ def test_headers(tmp_path):
 
 
 def test_numbers_that_name_columns(tmp_path):
-    """What pandas writes for columns without names, with and without its index."""
+    """As pandas writes columns without names, with and without its index."""
     X = table(60)
     frame = pd.DataFrame(X)
     for text in (
@@ -283,7 +283,7 @@ def test_separators(text, separator):
 
 
 def naive(text, separator):
-    """The obvious reader of a table with names, of numbers and gaps only."""
+    """Read a table with names, of numbers and gaps only, in the obvious way."""
     rows = [row for row in csv.reader(io.StringIO(text), delimiter=separator) if row]
     cells = [[cell.strip() for cell in row] for row in rows[1:]]
     return rows[0], [[math.nan if c in MISSING else float(c) for c in row] for row in cells]
@@ -338,7 +338,7 @@ def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
 
 @pytest.mark.parametrize("block", [8, 50, 1 << 20])
 def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
-    """A column may begin with gaps or numbers and turn out to be text."""
+    """A column may begin with gaps or numbers and later contain text."""
     rows = [(i, None, i / 2, None) for i in range(20)]
     rows += [(i, "uv"[i % 2], -i / 2, i % 3) for i in range(20, 40)]
     frame = pl.DataFrame(rows, schema=["a", "b", "c", "d"], orient="row")
@@ -352,7 +352,7 @@ def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
 
 
 def test_a_file_passes_through_a_small_window(tmp_path):
-    """Memory is the matrix and a few blocks, not the text."""
+    """Memory holds the matrix and a few blocks, not the text."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 10))
     (tmp_path / "x.csv").write_text(as_text(X))
@@ -502,7 +502,7 @@ def test_an_index_of_pandas_in_parquet(tmp_path):
 
 
 def test_a_model_finds_its_columns(tmp_path):
-    """By name, or by place where the file has no names; also categories and the index."""
+    """Columns, categories and the index are found by name, or by place in files without names."""
     model = ModelColumns(("size", "zip"), 2, categories=(1,), index="id")
     text = "zip,id,size\n10,007,1.5\n20,008,2.5\n"
     found = read_text(text, tmp_path, model=model)

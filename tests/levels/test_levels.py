@@ -1,4 +1,4 @@
-"""From components to clusters: memberships, the check, levels, and `DPMixture` at a level."""
+"""From components to clusters: memberships, the check by halves, levels, `DPMixture` at a level."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from models import DRAWS
 
 
 def lognormal(n=2400, seed=0):
-    """Three skewed groups that take several Gaussians each."""
+    """Return three skewed groups that need several Gaussians each."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(3, size=n)
     centres = np.array([[0.0, 0.0], [14.0, 0.0], [0.0, 14.0]])
@@ -43,7 +43,7 @@ def skewed():
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_memberships_are_those_of_a_gibbs_sampler(name):
-    """log p(component | row, others) by the log joint of moving the row, for every family."""
+    """Compare with log joints of moving the row to each component, for every family."""
     rng = np.random.default_rng(5)
     family, X = DRAWS[name](rng, 12)
     problem = Problem(X, family, priors.DirichletProcess(0.7))
@@ -87,7 +87,7 @@ def test_clusters_have_the_summed_probabilities_of_their_components(skewed):
 
 
 def _renewed(model, mixture):
-    """Return rows with all that follows from their statistics derived anew."""
+    """Return rows with everything derived anew from their statistics."""
     items, numbers = model.blocks(mixture.pool, mixture.sizes), np.arange(len(mixture.sizes))
     return model.rows(items, numbers, len(numbers))[0]
 
@@ -151,7 +151,7 @@ def test_rows_from_the_mixture_pass_the_check_and_skewed_ones_do_not(skewed):
 
 
 def test_rows_with_gaps_are_compared_with_draws_that_have_the_same_gaps():
-    """A row of which little is known is uncertain, which is no fault of the components."""
+    """A row with few observed values is uncertain even if components do not overlap."""
     X, _ = gaussians(k=4, n=900, seed=3)
     X = np.column_stack([X, X[:, ::-1] + np.random.default_rng(1).normal(size=X.shape)])
     X[np.random.default_rng(2).random(X.shape) < 0.4] = np.nan
@@ -205,7 +205,7 @@ def test_one_cloud_is_one_cluster(kind):
 
 @pytest.mark.slow
 def test_many_overlapping_gaussians_keep_their_partition():
-    """Half-fits disagree on these for want of rows, not because the model is wrong."""
+    """Fits to halves disagree because they have few rows, not because the model is wrong."""
     lost = []
     for seed in range(4):
         X, truth = gaussians(k=20, n=2000, spread=5.0, seed=seed)
@@ -322,7 +322,7 @@ def test_files_have_the_tree(skewed, tmp_path):
 
 
 def stored(path, **changes):
-    """Write a model file again with other entries; None leaves one out."""
+    """Rewrite a model file with other entries; None leaves an entry out."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     arrays |= changes
@@ -425,7 +425,7 @@ def test_a_stream_after_a_fit_keeps_what_was_found(skewed):
 
 
 def test_a_stream_counts_its_rows():
-    """Sizes, numbers and the least size follow the rows, also if components stay the same."""
+    """Sizes, numbers and the least size follow the rows even if components stay the same."""
     rng = np.random.default_rng(0)
     centres = 30.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     model = DPMixture(families.Gaussian(15.0, 900.0, 1.0), min_cluster_size=60)
@@ -450,7 +450,7 @@ def test_a_level_that_a_stream_cannot_have_yet():
 
 
 def test_thousands_of_components_are_cut_at_once():
-    """Trees over many components: every level, and the least size, in one walk each."""
+    """Every level of a tree over many components, and the least size, take one walk each."""
     rng = np.random.default_rng(0)
     log_r = 3.0 * rng.normal(size=(500, 1500))
     log_r -= np.logaddexp.reduce(log_r, axis=1)[:, None]

@@ -17,7 +17,7 @@ def memberships(n, k, sharpness, seed):
 
 
 def naive_tree(pairs, single):
-    """Merge the pair of largest lift, again and again, all lifts computed anew each time."""
+    """Merge the pair of largest lift repeatedly, computing all lifts anew each time."""
     sets = [frozenset([k]) for k in range(len(single))]
     order = []
     while len(sets) > 1:
@@ -66,7 +66,7 @@ def test_heights_never_fall_and_scipy_takes_the_linkage():
 
 
 def test_components_that_share_nothing_are_told_apart_by_how_far_they_are():
-    """Four far groups: e^-3000 and less is no floating-point number, and still compares."""
+    """Overlaps of four distant groups, e^-3000 and less, underflow but must still compare."""
     at = np.array([0.0, 10.0, 100.0, 130.0])
     x = np.repeat(at, 5)
     log_r = -0.5 * (x[:, None] - at) ** 2 * 10.0

@@ -20,7 +20,7 @@ def table(n=400, seed=0):
 
 
 def cell_numbers(rows):
-    """The cell of each row, as its `labels` would say if every cell had a label of its own."""
+    """Return the cell of each row: its `labels` if every cell had a label of its own."""
     rows._labels = np.arange(len(rows.counts), dtype=np.int32)
     return rows.labels()
 
@@ -49,7 +49,7 @@ def test_a_pass_is_that_of_rows_with_the_means_of_their_cells(sparse, own):
 
 
 def test_the_cells_that_gain_most_are_divided():
-    """Rows of one place have nothing to gain; in the end every other row is by itself."""
+    """Dividing cells of equal rows gains nothing; finally every other row has its own cell."""
     X = np.concatenate([np.full((64, 2), 7.0), table(64)])
     rows = CellRows(FAMILY.resolve(X).linear(2), X, 128)
     weights, constants = (
@@ -66,7 +66,7 @@ def test_the_cells_that_gain_most_are_divided():
 
 
 def test_the_bound_rises_from_cell_to_row():
-    """With more cells it is higher, at most that of single rows, and with a cell a row the same."""
+    """The bound rises with the number of cells, up to that of single rows."""
     problem = Problem(table(), FAMILY, DP)
     plain = variational(problem, moves=False, tol=1e-12)
     bounds = []

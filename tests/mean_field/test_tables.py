@@ -1,4 +1,4 @@
-"""Variational inference of rows that stay where they are: one result, wherever that is."""
+"""Variational inference has the same result wherever the rows are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X = table()
 
 @pytest.fixture
 def places(tmp_path):
-    """The same rows in memory, in shards of it, in a file and in batches."""
+    """The same rows in memory, in shards, in a file and in batches."""
     np.save(tmp_path / "rows.npy", X)
     return {
         "array": (X, {"n_shards": 3}),

@@ -70,7 +70,7 @@ def test_the_bound_rises_and_stays_below_the_evidence(name, options):
 
 
 def test_one_component_attains_what_can_be_said_of_one():
-    """All rows surely in the first component: log H and the first stick, in closed form."""
+    """With all rows in the first component, log H and the first stick have a closed form."""
     X = np.random.default_rng(0).normal(size=(20, 2)) * 0.1
     problem = Problem(X, families.Gaussian(0.0, 1.0, 1.0), priors.DirichletProcess(1e-3))
     found = variational(problem, start=np.zeros(20), moves=False)
@@ -80,7 +80,7 @@ def test_one_component_attains_what_can_be_said_of_one():
 
 
 class _Given(BayesianGaussianMixture):
-    """scikit-learn's from given responsibilities."""
+    """scikit-learn's mixture, started from given responsibilities."""
 
     def _initialize_parameters(self, X, random_state, **rest):
         self._initialize(X, np.asarray(self.given))
@@ -88,7 +88,7 @@ class _Given(BayesianGaussianMixture):
 
 @pytest.mark.parametrize("prior", [DP, priors.DirichletProcess(5.0)], ids=repr)
 def test_the_fixed_point_is_that_of_scikit_learn(prior):
-    """The same sizes from the same start; bounds that differ by constants it leaves out."""
+    """Sizes from the same start agree; bounds differ by constants that scikit-learn omits."""
     scale = np.array([[2.0, 0.3], [0.3, 1.0]])
     family = families.FullGaussian(np.zeros(2), 0.5, 4.0, scale)
     differences = []
@@ -146,7 +146,7 @@ def test_sticks_against_quadrature_and_moments(prior):
 
 
 def test_collapsed_weights_are_those_of_rows_left_out():
-    """First order: log p(z_i = k | the others) with counts from which row i's share is taken."""
+    """To first order they are log p(z_i = k | the others) with counts without row i's share."""
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.ones(4), size=400)
     sizes = shares.sum(axis=0)
@@ -212,7 +212,7 @@ def test_births_and_merges_leave_a_bad_start():
 
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_birth_whose_halves_part_slowly_is_followed(seed):
-    """Within a dozen iterations none of these rises above the bound of one component."""
+    """Within a dozen iterations, no birth here rises above the bound of one component."""
     X = datasets.whitened(datasets.mnist_digits()[0])
     family = families.Gaussian(0.0, 0.1, 1.0)
     found = variational(X, family, DP, start=np.zeros(len(X)), rng=seed, max_iter=40)
@@ -222,7 +222,7 @@ def test_a_birth_whose_halves_part_slowly_is_followed(seed):
 
 
 def test_births_divide_ellipses():
-    """Full covariances, of which a new one that is too long never lets the other rows go."""
+    """If a new component's covariance is too long, it never releases the other rows."""
     X, labels = datasets.planted_clusters(400, 6, 6, rng=0)
     family = families.FullGaussian(X.mean(axis=0), 1.0, 6.0, np.diag(X.var(axis=0)))
     best = variational(X, family, DP, start=labels, moves=False).lower_bound

@@ -186,7 +186,7 @@ def test_rows_below_0_take_no_part(features):
 
 
 def test_outliers_of_shards_do_not_depend_on_the_number_of_threads():
-    """Ties too, of which the first rows are taken: values repeat."""
+    """Values repeat, and of ties the first rows are taken."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 6, size=(2000, 2)).astype(float)
     form = families.Gaussian(0.0, 4.0, 1.0).linear(2)
@@ -351,7 +351,7 @@ def test_planted_clusters_are_found_with_any_number_of_threads_and_chunks():
 
 
 def test_scores_are_tangent_planes_of_the_value_of_a_cluster():
-    """They touch log W + log H where a cluster is, and lie below it elsewhere."""
+    """The planes touch log W + log H at the cluster and lie below it elsewhere."""
     X, truth = planted()
     problem = Problem(X, families.FullGaussian(0.0, 0.01, 5.0, 2.0), DP)
     batch, _ = search_of(problem, truth)
@@ -372,7 +372,7 @@ def test_scores_are_tangent_planes_of_the_value_of_a_cluster():
 
 @pytest.mark.parametrize("tries", [1, 4])
 def test_proposals_are_taken_by_their_exact_gain(tries):
-    """Every proposal that is taken raises the log joint by what it says; others change nothing."""
+    """Each accepted proposal raises the log joint by its gain; others change nothing."""
     X, truth = planted()
     prior = priors.DirichletProcess(0.01)  # so that a cluster has its price
     problem = Problem(X, families.Gaussian(0.0, 150.0, 1.0), prior)
@@ -451,7 +451,7 @@ def test_totals_add_and_take():
 
 @pytest.mark.parametrize("prior", [priors.DirichletProcess(2.0), priors.PitmanYor(1.0, 0.3)])
 def test_steps_of_sizes_are_those_of_the_prior_in_its_table_and_beyond(prior):
-    """log W(n + 1)/W(n) = log(n − σ)."""
+    """Compare with log W(n + 1)/W(n) = log(n − σ)."""
     tables = prior.tables(10**9, 10)
     search = BatchSearch(None, None, tables, None, None, None)
     last = len(tables.log_w) - 1

@@ -25,7 +25,7 @@ def test_codes_are_recognised_in_shards():
 
 
 def test_rows_without_any_value_are_no_points_in_shards():
-    """They get the most probable label, and make no cluster larger."""
+    """Such rows get the most probable label but do not enlarge its cluster."""
     X, _ = planted(900, 3, 4)
     X[::10] = np.nan
     whole, shards = fits(X)

@@ -1,4 +1,4 @@
-"""A Dask cluster of processes: the same result as threads, whatever dies on the way."""
+"""A Dask cluster of processes gives the same result as threads, even if processes die."""
 
 import os
 import pickle
@@ -151,7 +151,7 @@ def test_rows_without_values_and_codes(client):
 
 
 def test_an_error_of_the_network_in_a_shard_is_the_shards_own(client, tmp_path):
-    """It is not the cluster that has forgotten something: nothing is asked for again."""
+    """The cluster has lost nothing, so nothing is computed again."""
     shards = [*SHARDS[:2], Unreachable(tmp_path / "log")]
     with pytest.raises(ConnectionError, match="no answer from the data base"):
         fitted(shards, client)
@@ -344,7 +344,7 @@ def test_a_corrupt_file_is_named_and_nothing_is_written(client, tmp_path):
 
 @pytest.fixture
 def far(tmp_path):
-    """A scheduler and a worker in processes of their own, and a client that is soon impatient."""
+    """A scheduler and a worker in separate processes, and a client with a short timeout."""
     info = tmp_path / "scheduler.json"
     common = [sys.executable, "-m"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""Batches that leave what a stream knows: found at a stated rate, and said in words."""
+"""Batches that depart from a stream's clusters are reported, with false alarms at a stated rate."""
 
 import warnings
 
@@ -59,7 +59,7 @@ def test_floors_are_those_of_rows_without_themselves():
 
 
 def stream_of(model, batches):
-    """The warnings that batches of a stream lead to."""
+    """Return the warnings that the batches of a stream cause."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for batch in batches:

@@ -53,7 +53,7 @@ def gaussian() -> LinearForm:
 
 
 def dirichlet(width: int) -> LinearForm:
-    """Counts under a symmetric Dirichlet with weight 1, as an obvious form."""
+    """The linear form of counts under a symmetric Dirichlet with weight 1, written naively."""
 
     def log_marginals(sizes: Any, totals: Any) -> Any:
         return gammaln(totals + 1.0).sum(axis=1) - gammaln((totals + 1.0).sum(axis=1))
@@ -93,7 +93,7 @@ KINDS = [numpy_array, strict_array, tensor]
 
 
 def two_groups(form: LinearForm, rng: Any) -> Candidates:
-    """Clusters 0, 2 and 4 among five candidates, 1 and 3 among three; 5 and 6 are left alone."""
+    """Clusters 0, 2 and 4 have five candidates, 1 and 3 three; 5 and 6 are in no group."""
     totals = 30.0 * rng.normal(size=(8, form.n_totals)) / form.n_totals
     constants = rng.normal(size=8)
     constants[2] = -np.inf

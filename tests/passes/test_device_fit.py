@@ -1,4 +1,4 @@
-"""`DPMixture` with a device: a sample first, then all rows where they are."""
+"""`DPMixture` with a device fits a sample first, then all rows where they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in shards: the same objective, exactly, wherever the rows are."""
+"""Tables in shards have exactly the same objective as rows in memory."""
 
 from dataclasses import dataclass
 
@@ -118,7 +118,7 @@ def test_arrays_files_and_memory_find_the_same_partition(tmp_path):
 
 
 def searched(X, start, sample, n_shards=4):
-    """A search over shards that begins with labels of a sample; its history and its rows."""
+    """Return a search over shards that starts from a sample's labels, its history and its rows."""
     problem = Problem(X, GAUSSIAN, PRIOR)
     form = GAUSSIAN.linear(X.shape[1])
     encoding = Encoding(GAUSSIAN, X.shape[1])
@@ -148,7 +148,7 @@ def test_clusters_that_the_sample_missed_are_found():
 
 
 def test_rows_in_memory_are_also_moved_one_by_one(monkeypatch):
-    """They end where no sweep gains, and labels, totals and the sample's labels agree."""
+    """The result is a fixed point of sweeps, and labels, totals and the sample's labels agree."""
     monkeypatch.setattr(passes_fit, "FEWEST", 500)
     monkeypatch.setattr(passes_fit, "SAMPLE_ROWS", 300)
     X, labels = planted(1200, k=6)
@@ -226,7 +226,7 @@ def test_an_interrupt_leaves_the_best_so_far(step, monkeypatch):
 
 
 def test_an_interrupt_between_labels_and_totals(monkeypatch):
-    """Rows have been told of a decision, and the search has not yet taken it over."""
+    """The rows have their new labels, but the search does not have the new totals yet."""
     X, labels = planted(400, k=4)
     take = PilotedSearch.take
 
@@ -376,7 +376,7 @@ def test_a_checkpoint_knows_its_rows(tmp_path):
 
 
 def test_what_a_killed_run_left_beside_a_checkpoint_is_removed(tmp_path):
-    """Also by a run that finds nothing better, and so writes no checkpoint."""
+    """This holds for a run that finds nothing better, and so writes no checkpoint."""
     X, _ = planted(400, k=4)
     model = DPMixture(GAUSSIAN, 1.0, n_shards=2, checkpoint=tmp_path / "c", random_state=0)
     model.fit(X)

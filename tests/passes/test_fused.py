@@ -1,4 +1,4 @@
-"""Kernels of Triton against the generic passes, on a GPU or interpreted."""
+"""Triton kernels against the generic passes, on a GPU or interpreted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`partial_fit`: the partition of all rows seen, from statistics and a few rows that are kept."""
+"""`partial_fit`: the partition of all rows seen, from statistics and a few kept rows."""
 
 import pickle
 from itertools import count, pairwise
@@ -85,13 +85,13 @@ def test_taking_a_shard_out_leaves_the_others():
 
 @pytest.fixture
 def few_kept(monkeypatch):
-    """Keep few rows and consolidate often, so that small data go through everything."""
+    """Keep few rows and consolidate often, so that small data exercise every step."""
     monkeypatch.setattr(stream, "KEPT_ROWS", 60)
     monkeypatch.setattr(stream, "_PERIOD", 150)
 
 
 class Followed:
-    """All labels ever given, kept up to date by what consolidations say."""
+    """All labels given so far, updated by the consolidations."""
 
     def __init__(self):
         self.labels = np.empty(0, np.int64)
@@ -142,7 +142,7 @@ POOR = {  # hyperparameters that leave much to learn
 
 
 def drifting(name):
-    """A table whose second half is another: wider, of other rates or words, of other levels."""
+    """Return a table whose second half has other spreads, rates, words or levels."""
     rng = np.random.default_rng(5)
     if name == "mixed":
         X, labels = planted(300)
@@ -260,7 +260,7 @@ def in_batches(model, X, size=100, *, pickled=True):
 
 
 def begun_narrow(seed=0):
-    """Two groups come first, and after 800 rows four wider ones from all around."""
+    """Return two groups, followed after 800 rows by four wider ones on all sides."""
     rng = np.random.default_rng(seed)
     truth = np.concatenate([rng.integers(2, size=800), rng.integers(2, 6, size=800)])
     centres = np.vstack([[[0.0, 0.0], [0.5, 0.5]], [[90, 0], [0, 90], [-90, 0], [0, -90]]])
@@ -413,7 +413,7 @@ def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
 
 
 def told(model):
-    """All that a stream of batches leaves behind, to be compared bit by bit."""
+    """Return the whole state after a stream of batches, to compare bit by bit."""
     mixture = model.mixture_
     stream = model._stream
     return (
@@ -426,7 +426,7 @@ def told(model):
 
 @pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_batch_that_is_interrupted_is_in_or_out(first, few_kept):
-    """Interrupted anywhere and given again, it counts once: as if nothing had happened."""
+    """A batch that is interrupted anywhere and given again counts exactly once."""
     X, _ = planted(600)
     begun = DPMixture(GAUSSIAN, 1.0, refine=False, random_state=0)
     if not first:

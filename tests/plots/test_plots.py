@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what the data say."""
+"""Plots: the drawn elements agree with the data."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_fitted_model_has_a_trace_to_plot(table):
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Three pairs of groups, of which each is a cluster."""
+    """Return three pairs of groups, each group a cluster."""
     rng = np.random.default_rng(1)
     centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
     X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))

@@ -1,4 +1,4 @@
-"""Arrays of search states by the types of their fields."""
+"""Arrays of search states are made by the types of their fields."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Kernels do not check their indices; here a few of everything run with the check switched on."""
+"""A few runs of all kernels with Numba's check of indices, which is off otherwise."""
 
 import os
 import subprocess

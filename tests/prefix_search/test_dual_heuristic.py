@@ -1,4 +1,4 @@
-"""Best-first search with prices: exact, admissible, and far fewer states."""
+"""Best-first search with prices is exact, admissible, and needs far fewer states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_dual_search_finds_and_proves_the_optimum(name):
 @pytest.mark.parametrize("most", [20_000, 3, 0], ids=["all sets", "few sets", "none"])
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_are_never_below_a_completion(name, most, monkeypatch):
-    """Every prefix of every partition of six points, also when few sets could be listed."""
+    """Check every prefix of every partition of six points, even if few sets can be listed."""
     monkeypatch.setattr(dual, "_MOST_SETS", most)
     rng = np.random.default_rng([most, len(name)])
     labels, _ = enumeration.partitions(6)
@@ -66,7 +66,7 @@ def test_scores_are_never_below_a_completion(name, most, monkeypatch):
 
 
 def draws_from_the_process(n, width, seed):
-    """The paper's artificial sets: α = 1, prior variance 10, noise 1."""
+    """Draw the paper's artificial sets: α = 1, prior variance 10, noise 1."""
     rng = np.random.default_rng(seed)
     labels, sizes = [], []
     for i in range(n):
@@ -117,7 +117,7 @@ def test_says_where_it_does_not_apply(family, prior, reason):
 
 
 def test_few_points_of_any_family():
-    """Every set of at most twelve points is priced."""
+    """With at most twelve points, every set is priced."""
     X = np.random.default_rng(0).normal(size=(7, 3)) * 2.0
     result = search(X, families.FullGaussian(), DP, heuristic="dual", beam_size=None)
     best = enumeration.best(Problem(X, families.FullGaussian(), DP))

@@ -1,4 +1,4 @@
-"""Ctrl-C while a kernel runs is an exception, and never the end of the process."""
+"""Ctrl-C while a kernel runs raises an exception and never ends the process."""
 
 from __future__ import annotations
 

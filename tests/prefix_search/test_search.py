@@ -41,7 +41,7 @@ def test_admissible_search_finds_and_proves_the_optimum(name, prior):
 @pytest.mark.parametrize("heuristic", ["admissible", "trivial"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_admissible_scores_are_never_below_a_completion(name, heuristic):
-    """Every prefix of every partition of six points: 1,218 pairs of state and completion a set."""
+    """Check every prefix of every partition of six points: 1,218 states and completions per set."""
     pairs = 0
     labels, _ = enumeration.partitions(6)
     for which, prior in enumerate(PRODUCT_PRIORS):
@@ -63,7 +63,7 @@ def test_admissible_scores_are_never_below_a_completion(name, heuristic):
 
 
 def test_the_papers_replica_score_is_not_admissible():
-    """The reason why `admissible` exists: violations on random sets of six points on a line."""
+    """It is violated on random sets of six points on a line, which is why `admissible` exists."""
     violated = 0
     for seed in range(60):
         X = np.random.default_rng(seed).normal(size=(6, 1)) * np.sqrt(11.0)
@@ -92,7 +92,7 @@ def test_a_beam_without_limit_is_exhaustive(name, prior):
 
 
 def naive_beam(problem, order, beam_size):
-    """Keep whole clusterings; recompute everything from nothing."""
+    """Beam search that keeps whole clusterings and recomputes everything."""
     core = problem.model.core
     hypotheses = [((), 0.0)]
     for t in range(len(order)):
@@ -122,7 +122,7 @@ def naive_beam(problem, order, beam_size):
 @pytest.mark.parametrize("early_stop", [True, False])
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 8.0])
 def test_a_beam_under_count_vectors_makes_the_decisions_of_a_naive_one(alpha, early_stop):
-    """With every completion of P(m) searched from nothing, and likewise every likelihood."""
+    """The naive beam searches every completion of P(m) anew and recomputes every likelihood."""
     complete = naive.early_completion if early_stop else naive.greedy_completion
     prior = priors.AntoniakCounts(alpha, early_stop)
     for seed in range(3):
@@ -271,7 +271,7 @@ def test_order_by_name_and_by_array():
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_search_over_blocks_equals_search_over_their_points(name):
-    """Blocks placed in order give the log joint of their points with the blocks tied."""
+    """Placing blocks in order gives the log joint of their points, each block kept together."""
     rng = np.random.default_rng(9)
     family, X = DRAWS[name](rng, 12)
     points = Problem(X, family, DP)

@@ -19,7 +19,7 @@ FAMILY = dpsearch.families.Gaussian(0.0, 25.0, 1.0)
 
 @pytest.fixture
 def registered():
-    """Make the priors known by name, as their package would."""
+    """Register the priors by name, as their package would."""
     for prior in PRIORS:
         priors.register(type(prior))
     yield
@@ -28,7 +28,7 @@ def registered():
 
 
 def groups(n=60, seed=0):
-    """Rows around four points, in random order."""
+    """Return rows around four points, in random order."""
     rng = np.random.default_rng(seed)
     centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
     return rng.permutation(np.repeat(centres, n // 4, axis=0) + rng.normal(size=(n, 2)))

@@ -1,4 +1,4 @@
-"""Refinement: exact, monotone, repeatable, and good at finding the optimum."""
+"""Refinement is exact, monotone and repeatable, and finds the optimum of small sets."""
 
 import itertools
 import time
@@ -88,7 +88,7 @@ def test_score_best_leaves_out_only_what_cannot_be_best(name, seed):
 
 
 def naive_sweep(problem, labels, order):
-    """Each item to its best place by computing the log joint of every choice from nothing."""
+    """Move each item to its best place by recomputing the log joint of every choice."""
     labels = labels.copy()
     for i in order:
         values = {}
@@ -135,7 +135,7 @@ def test_gather_gains_are_exact(name):
 
 
 def test_a_wide_cluster_is_gathered():
-    """Two Gaussians of which one is wider than the prior expects: no two of its points merge."""
+    """One of two Gaussians is so much wider than the prior expects that no two points merge."""
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1], 400)
     X = np.where(truth[:, None] == 0, 3.0, 0.5) * rng.normal(size=(800, 12))
@@ -167,7 +167,7 @@ def test_merge_gains_are_exact(name):
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threads):
-    """Two groups at once: cluster 1 is divided and 3 stays; 0 is dissolved and 2 stays."""
+    """In one group cluster 1 is divided and 3 kept; in the other 0 is dissolved and 2 kept."""
     rng = np.random.default_rng(3)
     family, X = DRAWS[name](rng, 30)
     problem = Problem(X, family, DP)
@@ -191,7 +191,7 @@ def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threa
 
 
 def naive_repartition(problem, clusters, move, order):
-    """Each choice by the log joint of the group's items from nothing, beside no other cluster."""
+    """Repartition a group by recomputing the log joint of its items for every choice."""
     divided, seeds, kept, _ = move
     items = np.concatenate(clusters)
     inside = Problem(problem.model.matrix[items], problem.model.family, problem.prior)

@@ -1,4 +1,4 @@
-"""The report: what it says is what the data say, and nothing in the data can get out of place."""
+"""The report: its statements agree with the data, and data cannot become markup or code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NASTY = "<b>x</b><script>alert(1)</script><!--\u2028&amp;\"'"
 
 
 class Reader(HTMLParser):
-    """The text of a page, its scripts and its data, as a browser would take them."""
+    """The text of a page, its scripts and its data, as a browser would parse them."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -368,7 +368,7 @@ def test_errors_name_what_is_wrong_and_leave_no_file(table, model, tmp_path):
 
 @pytest.fixture(scope="module")
 def nasty(tmp_path_factory):
-    """Names, cells and titles that try to be code."""
+    """Return names, cells and titles that try to be code."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3)) + np.repeat([[0.0], [9.0]], 15, axis=0)
     frame = pd.DataFrame(X, columns=[NASTY, "b</title><img src=x onerror=alert(2)>", "'; --t:9"])
@@ -416,7 +416,7 @@ def test_plotly_is_the_file_that_the_readme_names():
 
 @pytest.fixture(scope="module")
 def houses(tmp_path_factory):
-    """Money, percentages, years, dates, units, and numbers that are 0 but for rounding."""
+    """Return money, percentages, years, dates, units, and numbers that are 0 up to rounding."""
     rng = np.random.default_rng(0)
     new = np.repeat([0, 1], 40)
     frame = pd.DataFrame(
@@ -577,7 +577,7 @@ def test_table_sorts_and_filters(browser, written, table):
 
 
 def test_filters_of_columns_that_are_called_as_the_reports_own(browser, tmp_path):
-    """Texts are looked for in a column called "cluster"; minus signs may be typed or copied."""
+    """A data column may be called "cluster", and minus signs may be typed or copied."""
     rng = np.random.default_rng(0)
     values = np.round(rng.normal(size=(60, 2)) * 3.0 + np.repeat([[0.0], [20.0]], 30, axis=0), 2)
     frame = pd.DataFrame(values, columns=["cluster", "tall"])

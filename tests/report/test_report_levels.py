@@ -1,4 +1,4 @@
-"""The report's tree: the page cuts it as the model does, and everything follows."""
+"""The report's tree: the page cuts it as the model does, and updates everything else."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_profiles_of_sets_are_those_of_their_rows():
 
 
 def agrees(page, model, table):
-    """Whether the file that the page makes has the labels and certainties of the model."""
+    """Check that the file that the page exports has the model's labels and certainties."""
     name, lines = downloaded(page)
     index, explanation = table.index, model.explain(table)
     found = [float(line["certainty"]) for line in lines]

@@ -79,7 +79,7 @@ def _log_density_by_hand(x, labels, s):
 
 @pytest.mark.slow
 def test_a_sampled_hyperparameter_agrees_with_quadrature():
-    """On a fixed partition: the slice step's draws against the density on a grid."""
+    """On a fixed partition, draws of the slice step are compared with the density on a grid."""
     rng = np.random.default_rng(3)
     X = np.concatenate([rng.normal(0.0, 1.0, 15), rng.normal(5.0, 1.0, 10)])[:, None]
     labels = np.repeat([0, 1], [15, 10])

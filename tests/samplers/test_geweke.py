@@ -1,6 +1,6 @@
 """Geweke's joint-distribution test of every sampler, for every family and prior.
 
-Most of it is slow: test_posterior.py compares every sampler under every prior with enumeration."""
+Most of these tests are slow; test_posterior.py compares all samplers and priors by enumeration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Summaries of draws against R: mcclust 1.0.1 (Fritsch) under R 4.2.2, run on the draws below.
+"""Summaries of draws against the R package mcclust 1.0.1 (Fritsch), run on the draws below.
 
-Only what it printed is here.  Its Binder loss is a sum over pairs of items; here it is their mean.
+Only its printed output (under R 4.2.2) is here.  Its Binder loss is a sum over pairs, ours a mean.
 """
 
 import numpy as np

@@ -35,7 +35,7 @@ def table(n=40, seed=0):
 
 
 def ratios(problem, runs, **options):
-    """Estimates of the evidence, divided by the enumerated one."""
+    """Return estimates of the evidence, divided by the enumerated one."""
     evidence = logsumexp(log_joints(problem))
     found = [particle_filter(problem, rng=run, **options).log_evidence for run in range(runs)]
     return np.exp(np.array(found) - evidence)
@@ -44,7 +44,7 @@ def ratios(problem, runs, **options):
 @pytest.mark.parametrize("sets", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("resampling", "rejuvenate"), KINDS)
 def test_the_evidence_is_unbiased(resampling, rejuvenate, sets):
-    """Over every family and prior; few particles, so that most are lost at every step."""
+    """This holds for every family and prior, even if most particles are lost at every step."""
     cases = list(itertools.product(DRAWS, range(len(HARNESS_PRIORS))))
     scores, weighted = [], []
     for number in range(sets):
@@ -67,7 +67,7 @@ def test_the_evidence_is_unbiased(resampling, rejuvenate, sets):
 @pytest.mark.parametrize("name", ["gaussian", "poisson"])
 @pytest.mark.parametrize("resampling", ["optimal", "stratified"])
 def test_ten_thousand_particles_have_the_posterior(name, resampling):
-    """Nine points have 21,147 partitions."""
+    """The nine points have 21,147 partitions."""
     for prior in range(len(PRODUCT_PRIORS)):
         for seed in itertools.count():
             family, X = DRAWS[name](np.random.default_rng([prior, seed]), 9)
@@ -96,7 +96,7 @@ def test_with_room_for_all_partitions_the_filter_is_exact():
 
 
 def test_with_room_for_all_points_taken_in_blocks_are_exact():
-    """The family has the block capability: four points are taken at a time, then three."""
+    """The family has the block capability: four points are taken at once, then three."""
     X = np.random.default_rng(3).normal(size=(7, 2)) * 2.0
     problem = Problem(X, FAMILY, priors.PitmanYor(1.5, 0.3))
     assert problem.dots() is not None
@@ -109,7 +109,7 @@ def test_with_room_for_all_points_taken_in_blocks_are_exact():
 
 
 def candidates(state, X, i):
-    """The partitions that item i leads to, with their weights, by the log joints of all."""
+    """Return the partitions that placing item i leads to, with weights by their log joints."""
     out = {}
     weights = state.shared.hypotheses.scores
     for h in range(state.shared.counts.hypotheses):
@@ -127,7 +127,7 @@ def candidates(state, X, i):
 
 @pytest.mark.parametrize(("n", "guess"), [(11, 0.01), (18, 1.0), (33, 1e-9)])
 def test_optimal_resampling_keeps_the_heavy_and_gives_the_light_one_weight(n, guess):
-    """Against all candidates, one by one, with the limit found by bisection."""
+    """Compare with all candidates one by one, with the limit found by bisection."""
     problem = Problem(table(), FAMILY, DP)
     order = np.random.default_rng(n).permutation(40)
     state = Filter(problem, 30, "optimal", order, 0, np.random.default_rng(0))
@@ -176,7 +176,7 @@ def test_blocks_of_points_are_placed_as_wholes():
 
 @pytest.mark.parametrize("prior", HARNESS_PRIORS, ids=repr)
 def test_batches_have_the_posterior_of_all_rows(prior):
-    """Exactly if there is room for all partitions, and in expectation if there is not."""
+    """The posteriors agree exactly if all partitions fit, otherwise in expectation."""
     X = np.random.default_rng(2).normal(size=(6, 1)) * 2.0
     problem = Problem(X, FAMILY, prior)
     values = log_joints(problem)
@@ -198,7 +198,7 @@ def test_batches_have_the_posterior_of_all_rows(prior):
 
 
 def test_more_particles_than_fit_the_first_arrays():
-    """Many clusters and members: everything has to grow; values are recomputed from labels."""
+    """With many clusters and members, all arrays must grow; values are recomputed from labels."""
     X = np.random.default_rng(0).normal(size=(1500, 1)) * 300.0
     problem = Problem(X, families.Gaussian(0.0, 9e4, 1.0), priors.DirichletProcess(50.0))
     found = particle_filter(problem, particles=20, rng=0)
@@ -289,7 +289,7 @@ def stopped(after):
 @pytest.mark.parametrize("prior", HARNESS_PRIORS, ids=repr)
 @pytest.mark.parametrize("family", [FAMILY, families.Poisson(2.0, 0.5)])
 def test_a_stopped_run_is_that_of_the_rows_placed_and_goes_on(prior, family, monkeypatch):
-    """Exactly, as there is room for all partitions."""
+    """The results agree exactly, as all partitions fit."""
     monkeypatch.setattr(particle_state, "_FIRST", 4)
     X = np.random.default_rng(4).poisson(3.0, (6, 1)).astype(float)
     order, rows = np.array([5, 0, 3, 2, 1, 4]), [0, 2, 3, 5]
@@ -369,7 +369,7 @@ def test_draws_have_a_concentration():
 
 
 def test_an_interrupted_batch_is_completed_and_counts_weights():
-    """The rows of the batch before are gone: the rest joins the clusters of the best particle."""
+    """The earlier batch's rows are gone, so the rest joins the clusters of the best particle."""
 
     def interrupt(event):
         raise KeyboardInterrupt

@@ -85,7 +85,7 @@ print(json.dumps(out))
 
 @pytest.fixture(scope="module")
 def passed_with_bugs(tmp_path_factory):
-    """For each bug and sampler: which of the checks passes, in a compiled copy of the package."""
+    """Return for each bug and sampler which checks pass, in a compiled copy of the package."""
     folder = tmp_path_factory.mktemp("planted")
     source = Path(dpsearch.__file__).parent
     shutil.copytree(source, folder / "dpsearch", ignore=shutil.ignore_patterns("__pycache__"))
@@ -116,7 +116,7 @@ def test_the_copy_without_a_bug_passes(passed_with_bugs):
 
 @pytest.mark.parametrize(("bug", "sampler", "by_geweke"), CAUGHT)
 def test_the_checks_catch_planted_bugs(passed_with_bugs, bug, sampler, by_geweke):
-    """The very checks that samplers pass, in the same numbers, fail for each on some problem."""
+    """The checks that samplers pass, with the same seeds, fail for each bug on some problem."""
     passed = np.array(passed_with_bugs[f"{BUGS[bug]} {sampler}"]).all(axis=0)
     assert passed.tolist() == [False] * (3 if by_geweke else 2)
 
@@ -125,7 +125,7 @@ def test_the_checks_catch_planted_bugs(passed_with_bugs, bug, sampler, by_geweke
     "sampler", ["gibbs", "gibbs, random scan", "metropolis", "metropolis 7", "split-merge 3"]
 )
 def test_the_checks_catch_a_cluster_weighed_with_the_item_in_it(sampler):
-    """n where n − 1 is meant: the Chinese restaurant process with a guest counted twice."""
+    """The bug uses n for n − 1: a Chinese restaurant process that counts a guest twice."""
 
     def spoiled(problem):
         out = copy.copy(problem)

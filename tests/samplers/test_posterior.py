@@ -33,13 +33,13 @@ def test_visits_agree_with_enumeration_under_a_prior_from_elsewhere(prior, sampl
 )
 @pytest.mark.parametrize("name", ["gaussian", "multinomial"])
 def test_other_moves_have_the_same_posterior(name, moves):
-    """Sampling α along with the partition, and integrating it out, are the same on partitions."""
+    """Sampling α with the partition and integrating it out give the same posterior."""
     problem, posterior = harness.small_problem(name, 1, 6)
     assert check_visits(problem, posterior, moves, seed=0) == (True, True)
 
 
 def test_blocks_of_points_are_sampled_as_wholes():
-    """Items of several points: the posterior over partitions of the items, by enumeration."""
+    """Items have several points; compare with the enumerated posterior over their partitions."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(9, 2))
     points = Problem(X, families.Gaussian(0.0, 4.0, 1.0), priors.DirichletProcess(1.5))
@@ -54,7 +54,7 @@ def test_blocks_of_points_are_sampled_as_wholes():
 
 
 def test_split_merge_reaches_what_gibbs_does_not():
-    """From one cluster, with clusters far apart: Gibbs alone stays, a split is one proposal."""
+    """Started from one cluster with distant groups, Gibbs sampling stays, but a split succeeds."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(-2, 1, (200, 1)), rng.normal(2, 1, (200, 1))])
     family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1e-8)

@@ -1,4 +1,4 @@
-"""What samplers return, how they start, stop and go on, and what they refuse."""
+"""What samplers return, how they start, stop and continue, and what they refuse."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_coclustering(draws):
 
 
 def _naive_loss(a, b, loss):
-    """Binder's loss by its pairs; the variation of information by its entropies."""
+    """Return Binder's loss by pairs of items, or the variation of information by entropies."""
     n = len(a)
     if loss == "binder":
         differ = [(a[i] == a[j]) != (b[i] == b[j]) for i, j in itertools.combinations(range(n), 2)]
@@ -119,7 +119,7 @@ def _naive_loss(a, b, loss):
 
 @pytest.mark.parametrize("loss", ["binder", "vi"])
 def test_point_estimates_are_the_best_of_all_partitions(loss):
-    """Expected losses by definition; the estimate against all 203 partitions of six points."""
+    """Expected losses are compared with their definition, estimates with all 203 partitions."""
     everything, _ = partitions(6)
     rng = np.random.default_rng(0)
     best = 0
@@ -502,7 +502,7 @@ def test_numpy_numbers_and_names_are_taken(tmp_path):
 
 
 def test_a_checkpoint_of_wider_data_is_refused(tmp_path):
-    """The same stored numbers in a matrix of more columns are another data set."""
+    """The same stored values in a matrix of more columns are different data."""
     counts = sp.csr_matrix(np.random.default_rng(0).poisson(1.0, size=(30, 5)))
     wider = sp.csr_matrix((counts.data, counts.indices, counts.indptr), shape=(30, 9))
     how = {"draws": 5, "rng": 0, "checkpoint": tmp_path / "c"}
@@ -554,7 +554,7 @@ def test_most_draws_must_be_a_number_above_zero(draws):
 
 
 def test_legs_are_short_when_clusters_are_many():
-    """Between legs is where Ctrl-C, progress and checkpoints come in."""
+    """Ctrl-C, progress reports and checkpoints take effect between legs."""
     problem = Problem(np.random.default_rng(0).normal(size=(4000, 3)), FAMILY, PRIOR)
     few = Chain(problem, np.zeros(4000), [GibbsSweep()], np.random.default_rng(0))
     many = Chain(problem, np.arange(4000), [GibbsSweep()], np.random.default_rng(0))
@@ -575,7 +575,7 @@ def test_a_far_row_leaves_nothing_in_the_statistics_of_a_chain(far):
 
 
 class Reversal:
-    """A step that needs no kernel: the labels the other way round, which are the same partition."""
+    """A step in Python that reverses the labels, which leaves the partition the same."""
 
     names = ("reversals",)
 

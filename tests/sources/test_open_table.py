@@ -141,7 +141,7 @@ def test_a_memory_map(tmp_path, reference):
 
 
 def in_memory(path, reading):
-    """What the reader of whole files makes of it, as a matrix."""
+    """Read the file with the reader of whole files; return a matrix."""
     table = read_table(path, reading)
     table.decide()
     matrix = table.X if isinstance(table.X, np.ndarray) else table.schema.encode(table.X)
@@ -217,7 +217,7 @@ def categories(rng, n):
 
 @pytest.mark.parametrize("called", [False, True])
 def test_batches_keep_the_levels_that_types_name(called):
-    """Unused, ordered and integer categories: as of one frame."""
+    """Unused, ordered and integer categories are treated as in a single frame."""
     frame = categories(np.random.default_rng(0), 600)
     parts = [frame[:200], frame[200:400], frame[400:]]
     whole = DPMixture(n_shards=2, random_state=0).fit(frame)
@@ -535,7 +535,7 @@ def test_memory_stays_within_the_budget(tmp_path):
 
 
 def test_everything_after_a_fit_in_pieces(run, tmp_path, monkeypatch):
-    """Fit, inspect, predict, load and report, when only a sample of the rows is looked at."""
+    """Fit, inspect, predict, load and report, if only a sample of the rows is in memory."""
     monkeypatch.setattr("dpsearch.cli.source._SHOWN", 60)
     rare = MIXED.with_columns(pl.when(pl.int_range(N) == 5).then(900.0).otherwise("a").alias("a"))
     written(tmp_path, rare, "parquet")

@@ -1,4 +1,4 @@
-"""The attacks: they are found, they count, and they notice what is broken."""
+"""The attacks are found, counted, and notice broken promises."""
 
 import inspect
 import json

@@ -1,6 +1,6 @@
 """`python -m studies peers`: units, kept results, environments, scores and the page.
 
-scikit-learn's tools run in the Python of the tests in place of their own environment.
+scikit-learn's tools run in the Python of the tests instead of their own environment.
 """
 
 import csv
@@ -37,7 +37,7 @@ TOOLS = {tool.name: tool for tool in (*tools.PEERS, tools.LACE)}
 
 
 class Here(Environments):
-    """The Python of the tests for the environment of scikit-learn; no other can be made."""
+    """Environments that give the tests' Python for scikit-learn's and cannot make any other."""
 
     def python(self, name):
         if name == "scikit":
@@ -125,7 +125,7 @@ def test_a_kept_result_answers_for_other_limits(tmp_path):
 
 @pytest.fixture
 def planted_worker(monkeypatch, tmp_path):
-    """Run a worker that the test writes, beside the real run.py."""
+    """Run a worker script written by the test, beside the real run.py."""
     folder = tmp_path / "workers"
     folder.mkdir()
     real = Path(units.__file__).parent / "workers" / "run.py"
@@ -178,7 +178,7 @@ def test_dpsearch_is_the_same_in_a_worker_where_its_path_is_relative(
 
 @pytest.mark.slow
 def test_only_the_last_call_of_a_fit_is_timed_and_limited(planted_worker, runner):
-    """One that returns None asks to be called again."""
+    """A fit that returns None asks to be called again."""
     runner.limit = 2.0
     unit = planted_worker(
         "import time; end = time.process_time() + (1.5 if not settings else 0.7)\n"
@@ -424,7 +424,7 @@ def test_cells_show_spread_and_never_a_number_for_what_was_stopped():
 
 @pytest.fixture
 def bench(monkeypatch, tmp_path):
-    """Run the command on the tiny table with tools that live here, and one that does not."""
+    """Run the command on the tiny table with available tools, and one that is not available."""
     big = tables.Table("big", TINY.source)
     monkeypatch.setattr(peers, "labelled_tables", lambda folder: ([TINY, big], ["moon left out"]))
     monkeypatch.setattr(peers, "mixed_tables", list)
@@ -468,7 +468,7 @@ def test_the_page_the_tables_and_the_figure(bench, tmp_path):
 
 @pytest.mark.slow
 def test_relative_folders(bench, tmp_path, monkeypatch):
-    """Tools are run in a folder of their own, and found all the same."""
+    """Tools run in their own folder, and relative paths are still found."""
     monkeypatch.setattr(peers, "Environments", Environments)
     place = Environments(tmp_path / "envs").place("scikit")
     (place / "bin").mkdir(parents=True)
@@ -498,7 +498,7 @@ def test_the_page_tells_a_command_that_can_be_run(names):
 
 
 def fake_page(monkeypatch, tmp_path, by_tool):
-    """The page for outcomes that are given, on a table of 6,000 rows."""
+    """Return the page for given outcomes, on a table of 6,000 rows."""
     truth = np.repeat(np.arange(3), 2000)
     table = tables.Table("many", lambda seed: ({"X": np.zeros((6000, 2))}, truth))
     results = [(units.Unit(table, TOOLS[name], 0), made) for name, made in by_tool.items()]

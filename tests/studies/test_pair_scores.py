@@ -8,7 +8,7 @@ from studies.reproduction.pair_scores import pair_scores
 
 
 def naive_pair_scores(truth, labels):
-    """Look at every pair."""
+    """Compute the scores by visiting every pair."""
     n = len(truth)
     pairs = [(i, j) for i in range(n) for j in range(i)]
     wanted = {(i, j) for i, j in pairs if truth[i] == truth[j]}

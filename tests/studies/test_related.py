@@ -1,4 +1,4 @@
-"""`python -m studies related`: every method under a limit, the page, and a run that goes on."""
+"""`python -m studies related`: time limits of all methods, the page, and continued runs."""
 
 import json
 import math
@@ -79,7 +79,7 @@ def test_jobs_have_a_core_each_and_end_at_their_limit():
 
 @pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on_and_a_page_is_made_of_its_file(tmp_path, monkeypatch):
-    """Methods that take no time: what is run, what is kept, and what the page says of it."""
+    """With methods that take no time, check what is run, what is kept, and the page."""
 
     def made(problem, limit, fresh, unit):
         called.write_text(called.read_text() + "x")

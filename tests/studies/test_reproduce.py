@@ -120,7 +120,7 @@ def test_the_artificial_page(records, tmp_path):
 
 @pytest.mark.slow
 def test_verdicts_on_the_paper_s_claims_come_from_the_records(records):
-    """Records that bear a claim out, or do not, are planted: its verdict follows."""
+    """Records that support a claim, or do not, are planted; the verdict must follow."""
     rows = [r for r in records if r.prior == "true"]
     small, large = 4, 12
 

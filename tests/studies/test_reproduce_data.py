@@ -1,4 +1,4 @@
-"""Reading MNIST and NIPS: the public originals' formats, and what can be wrong with files."""
+"""Reading MNIST and NIPS in the formats of the public originals, and bad files."""
 
 import gzip
 import re
@@ -24,7 +24,7 @@ def idx(array):
 
 
 def few_digits(monkeypatch):
-    """Five images, and a reader that is content with them."""
+    """Return five images, and let the reader accept so few."""
     monkeypatch.setattr(data, "LEAST_IMAGES", 5)
     images = np.random.default_rng(0).integers(256, size=(5, 28, 28), dtype=np.uint8)
     return images, np.array([3, 1, 4, 1, 5], np.uint8)
@@ -40,7 +40,7 @@ def uci(counts=COUNTS):
 
 
 def refused(folder, said, **options):
-    """Reading the folder ends with a DataError that says so; return what it says."""
+    """Check that reading the folder raises a DataError; return its message."""
     with pytest.raises(DataError, match=said) as caught:
         read(folder, **options)
     return str(caught.value)

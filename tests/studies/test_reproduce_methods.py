@@ -1,4 +1,4 @@
-"""`python -m studies reproduce`: what methods are compared with, and how they are run."""
+"""`python -m studies reproduce`: the optimum that methods are compared with, and their runs."""
 
 import itertools
 
@@ -59,7 +59,7 @@ def test_the_optimum_without_enumeration_is_that_of_all_partitions(
 
 @pytest.mark.slow
 def test_the_optimum_of_sets_too_large_for_enumeration():
-    """Under P(m) on a line some best partition is contiguous: go through all 2^15 of them."""
+    """Under P(m) on a line some best partition is contiguous, so all 2^15 of those are tried."""
     n = 16
     drawn = problem(n, 1, COUNTS, 5)
     order = np.argsort(drawn.items.values)

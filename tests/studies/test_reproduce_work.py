@@ -1,4 +1,4 @@
-"""`python -m studies reproduce`: keeping what is done, Ctrl-C, and the command itself."""
+"""`python -m studies reproduce`: stored results, Ctrl-C, and the command itself."""
 
 import datetime
 import gzip
@@ -129,7 +129,7 @@ def test_two_processes_do_the_same_as_one(tmp_path):
 
 
 def interrupting(function, after=0):
-    """The solver with a callback that presses Ctrl-C, the first times apart."""
+    """Return the solver with a callback that sends Ctrl-C, except in its first calls."""
 
     def run(*arguments, **given):
         calls = []
@@ -225,7 +225,7 @@ def run(monkeypatch, capsys, tmp_path):
 
 
 def stand_ins(folder, n_images=3000):
-    """Small data in the originals' formats: digits of MNIST as IDX files, UCI's documents."""
+    """Write small data in the originals' formats: MNIST as IDX files, NIPS as UCI's documents."""
     folder.mkdir()
     digits = datasets.mnist_digits()
     for name, array in (
@@ -247,7 +247,7 @@ def stand_ins(folder, n_images=3000):
 
 @pytest.mark.slow
 def test_all_in_quick_on_stand_ins(run, tmp_path):
-    """The command itself with its own quick settings, twice: the second finds all done."""
+    """Run the command with its quick settings twice; the second run finds everything done."""
     folder = tmp_path / "docs" / "reproduction"
     arguments = ["all", "--quick", "--jobs", 2, "--data", stand_ins(tmp_path / "data")]
     code, out, err = run(*arguments, "--out", folder)

@@ -25,7 +25,7 @@ def the_one(folder, pattern):
 
 
 def check_wheel(wheel):
-    """The package with all that it reads, and nothing else."""
+    """Check that the wheel has the package with all its data files, and nothing else."""
     size = wheel.stat().st_size
     assert size < LARGEST_WHEEL, f"{wheel.name}: {size:,} bytes"
     names = set(zipfile.ZipFile(wheel).namelist())
@@ -41,7 +41,7 @@ def check_wheel(wheel):
 
 
 def check_sdist(sdist):
-    """What is needed to build, test and read it; nothing that was made."""
+    """Check that the sdist has what is needed to build, test and read it, and no build products."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     top = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"}
@@ -53,7 +53,7 @@ def check_sdist(sdist):
 
 
 def try_alone(wheel):
-    """Install the wheel where nothing else is, and go through the tutorial."""
+    """Install the wheel in an empty environment, and run the tutorial."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"

@@ -1,4 +1,4 @@
-"""Chromium for the tests of the report; they are skipped, and say so, where there is none."""
+"""Chromium for the tests of the report, which are skipped with a message if it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 class Page:
-    """A page that notes what a report must not do: errors, and requests beside its own file."""
+    """A page that records errors, and requests for anything but its own file."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -38,7 +38,7 @@ class Page:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser: call it for a fresh page."""
+    """A browser; call it for a new page."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:

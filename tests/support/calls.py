@@ -1,4 +1,4 @@
-"""How often functions are called."""
+"""Counting calls of functions."""
 
 import sys
 

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def complains(outcome, *parts):
-    """One line on standard error that says all of it, nothing else."""
+    """Check that standard error is a single line that contains all of these texts."""
     code, out, err = outcome
     assert code == 1, err
     assert out == ""
@@ -19,7 +19,7 @@ def complains(outcome, *parts):
 
 
 def table(n=40):
-    """Two clusters in the plane."""
+    """Return two clusters in the plane."""
     rng = np.random.default_rng(0)
     return np.repeat([[0.0, 0.0], [9.0, -9.0]], n // 2, axis=0) + rng.normal(size=(n, 2))
 

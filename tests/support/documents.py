@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 def blocks(path):
-    """Return the blocks of Python and of the shell; a plain block right after one is its output."""
+    """Return the blocks of Python and shell code; a plain block right after one is its output."""
     text = Path(path).read_text(encoding="utf-8")
     fences = [
         (match["language"].strip(), match["body"], match.start(), match.end())

@@ -1,4 +1,4 @@
-"""The enumeration of all partitions, as an oracle for everything that searches."""
+"""The enumeration of all partitions, as an oracle for all searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions explained, and the same the slow way."""
+"""Explanations of partitions, and naive versions of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models import PRODUCT_PRIORS
 
 
 def paired_groups(name):
-    """Three pairs of groups, each divided by the first column; and three rows far from all."""
+    """Return three pairs of groups, each divided by the first column, and three distant rows."""
     rng = np.random.default_rng(1)
     centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
     X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
@@ -45,7 +45,7 @@ def naive_log_joint(family, X, labels, prior):
 
 
 def naive_places(family, prior, X, labels, x, n_clusters):
-    """Log joint with x in each cluster of the others, and in a new one, and their own."""
+    """Return the log joints with x in each of the others' clusters and in a new one."""
     rows = np.vstack([X, x])
     values = np.full(n_clusters + 1, -np.inf)
     for k in [*np.unique(labels), n_clusters]:
@@ -54,7 +54,7 @@ def naive_places(family, prior, X, labels, x, n_clusters):
 
 
 def agrees_with_naive(family, X, prior, new):
-    """Whether certainty, second place and density are those of the naive recomputation.
+    """Check that certainty, second place and density are those of the naive recomputation.
 
     X has nine rows; `new` are rows that are in no cluster.
     """

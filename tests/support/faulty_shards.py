@@ -1,4 +1,4 @@
-"""Shards that go wrong, for workers of a Dask cluster to import."""
+"""Shards that fail, for workers of a Dask cluster to import."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from dpsearch.errors import DataError
 
 @dataclass(frozen=True)
 class Deadly:
-    """Kills the worker that loads it, once, if a file says so."""
+    """A shard that kills the worker that loads it, once, if a file says so."""
 
     shard: object
     flag: Path
@@ -32,7 +32,7 @@ class Deadly:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """Rows on another machine, which does not answer."""
+    """A shard on another machine, which does not answer."""
 
     log: Path
     n_rows: int = 100
@@ -45,7 +45,7 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class Large:
-    """Takes more memory than there is, and stays."""
+    """A shard that needs more memory than there is, and keeps it."""
 
     n_bytes: int
     n_rows: int = 100

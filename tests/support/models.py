@@ -42,7 +42,7 @@ class FiniteMixture(priors.Prior):
 
 @dataclass(frozen=True)
 class FewComponents(FiniteMixture):
-    """A mixture of so few components that larger numbers of clusters are impossible: V is 0."""
+    """A mixture of few components, so that V is 0 for larger numbers of clusters."""
 
     more: float = 3.0
 
@@ -87,7 +87,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Family, np.ndarray]]
 
 
 def _scale(rng: np.random.Generator) -> float:
-    """Between tight clusters and none."""
+    """Draw a scale, from tight clusters to none."""
     return float(np.exp(rng.uniform(-1.5, 2.0)))
 
 
@@ -168,7 +168,7 @@ GAPPED = ["gaussian", "diagonal_gaussian", "bernoulli", "poisson", "categorical"
 
 
 def draw_with_gaps(name, n, seed=0):
-    """A family and data with a third of the values missing, one row without any."""
+    """Return a family and data with a third of the values missing, and one row without any."""
     rng = np.random.default_rng([seed, len(name)])
     while True:
         family, X = DRAWS[name](rng, n)

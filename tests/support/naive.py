@@ -40,7 +40,7 @@ def _columns(value, X):
 
 
 def _gaussian(family, X):
-    """A column is jointly normal, its covariance the noise plus what the shared mean adds."""
+    """Each column is jointly normal, with the noise plus the shared mean's covariance."""
     n, out = len(X), 0.0
     for x, mean, prior, noise in zip(
         X.T,
@@ -55,7 +55,7 @@ def _gaussian(family, X):
 
 
 def _diagonal_gaussian(family, X):
-    """A column is jointly Student t: a normal whose variance has an inverse-gamma prior."""
+    """Each column is jointly Student t: normal with an inverse-gamma prior on the variance."""
     n, out = len(X), 0.0
     for x, mean, strength, shape, scale in zip(
         X.T,
@@ -92,7 +92,7 @@ def full_gaussian_posterior(family, X):
 
 
 def _full_gaussian(family, X):
-    """The chain rule, with the posterior computed anew for every row."""
+    """Apply the chain rule, with the posterior computed anew for every row."""
     out = 0.0
     for i, x in enumerate(X):
         mean, strength, degrees, scale = full_gaussian_posterior(family, X[:i])
@@ -103,7 +103,7 @@ def _full_gaussian(family, X):
 
 
 def of_projections(family, X):
-    """The projections, each an inner product, and the family that they have."""
+    """Return the projections, each an inner product, and their family."""
     centre = _columns(family.centre, X)
     Z = np.array([[np.dot(a, x - centre) for a in family.components] for x in X])
     names = ("prior_mean", "prior_strength", "degrees", "scale")
@@ -116,7 +116,7 @@ def _projected_gaussian(family, X):
 
 
 def _multinomial(family, X):
-    """The chain rule over Dirichlet–multinomial documents."""
+    """Apply the chain rule over Dirichlet–multinomial documents."""
     out = 0.0
     concentration = _columns(family.concentration, X)
     for i, x in enumerate(X):
@@ -134,7 +134,7 @@ def _bernoulli(family, X):
 
 
 def _poisson(family, X):
-    """The chain rule over negative binomial counts."""
+    """Apply the chain rule over negative binomial counts."""
     out = 0.0
     shape, rate = _columns(family.shape, X), _columns(family.rate, X)
     for i, x in enumerate(X):
@@ -155,7 +155,7 @@ def _categorical(family, X):
 
 
 def _of_column(family, d, n_features):
-    """The family of column d alone; whatever has one value for each column, at d."""
+    """Return the family of column d alone: of all vectors of hyperparameters, entry d."""
     own = {}
     for field in dataclasses.fields(family):
         value = getattr(family, field.name)
@@ -165,7 +165,7 @@ def _of_column(family, d, n_features):
 
 
 def _with_gaps(family, X):
-    """Column by column, the rows that have a value."""
+    """Add up log H of each column's observed values."""
     return sum(
         log_marginal(_of_column(family.family, d, X.shape[1]), x[~np.isnan(x)][:, None])
         for d, x in enumerate(X.T)
@@ -206,12 +206,12 @@ def _directions(family, X):
 
 
 def _von_mises_fisher(family, X):
-    """C(κ)ⁿ C(c₀κ)/C(κ|c₀m₀ + Σx|), a mean over the nodes."""
+    """Average C(κ)ⁿ C(c₀κ)/C(κ|c₀m₀ + Σx|) over the nodes."""
     return special.logsumexp(_directions(family, X)[1])
 
 
 def regression_terms(family, X):
-    """Return y less its centre, and the covariates by their prior deviations, intercept first."""
+    """Return y minus its centre, and covariates times prior deviations, the intercept first."""
     target = family.target % X.shape[1]
     others = [j for j in range(X.shape[1]) if j != target]
     centred = X - _columns(family.centre, X)
@@ -228,7 +228,7 @@ def _linear_regression(family, X):
 
 
 def log_density_at(family, x, theta):
-    """SciPy's log density or probability of values at one node of a family by nodes."""
+    """Return SciPy's log density or probability of values at one node of a family by nodes."""
     if family == "student_t":
         return stats.t.logpdf(x, theta[2], theta[0], theta[1])
     if family == "gamma":
@@ -308,7 +308,7 @@ _MARGINALS = {
 
 
 def greedy_completion(alpha, sizes, remaining):
-    """The paper's Eq. 3 applied step by step, without the early stop."""
+    """Apply the paper's Eq. 3 step by step, without the early stop."""
     sizes = list(sizes)
     for _ in range(remaining):
         counts = {s: sizes.count(s) for s in sizes}
@@ -325,7 +325,7 @@ def greedy_completion(alpha, sizes, remaining):
 
 
 def early_completion(alpha, sizes, remaining):
-    """The same with the early stop: step by step until the largest has grown and would again."""
+    """Apply Eq. 3 with the early stop: once the largest has grown and would grow again."""
     sizes = list(sizes)
     while remaining > 0:
         largest = max(sizes, default=0)
@@ -374,7 +374,7 @@ def _full_gaussian_moments(family, X):
 
 
 def _projected_gaussian_moments(family, X):
-    """Of the shortest vector with such projections, Aᵀ(AAᵀ)⁻¹z, and the centre."""
+    """Return those of the centre plus the shortest vector with such projections, Aᵀ(AAᵀ)⁻¹z."""
     A = np.asarray(family.components, dtype=np.float64)
     back = A.T @ np.linalg.inv(A @ A.T)
     inner, Z = of_projections(family, X)
@@ -384,7 +384,7 @@ def _projected_gaussian_moments(family, X):
 
 
 def _multinomial_moments(family, X):
-    """Of documents as long as the mean document."""
+    """Return the moments of documents of mean length."""
     concentration = _columns(family.concentration, X) + X.sum(axis=0)
     length = round(X.sum() / len(X))
     frozen = stats.dirichlet_multinomial(concentration, length)
@@ -432,7 +432,7 @@ def _product_moments(family, X):
 
 
 def _von_mises_fisher_moments(family, X):
-    """E[xxᵀ | m, κ] = A/κ I + (1 − DA/κ) mmᵀ, and the same of m given κR."""
+    """Use E[xxᵀ | m, κ] = A/κ I + (1 − DA/κ) mmᵀ, and the same for m given κR."""
     nodes, terms, total, length = _directions(family, X)
     weights = np.exp(terms - special.logsumexp(terms))
     d, direction = len(total), total / length
@@ -446,7 +446,7 @@ def _von_mises_fisher_moments(family, X):
 
 
 def _linear_regression_moments(family, X):
-    """For the mean covariates."""
+    """Return the moments at the mean covariates."""
     target = family.target % X.shape[1]
     y, u = regression_terms(family, X)
     at = u.mean(axis=0)
@@ -494,7 +494,7 @@ def _by_nodes_moments(family, X):
 
 
 def _log_normal_moments(family, X):
-    """Of logarithms; the values themselves have none."""
+    """Return the moments of logarithms, as those of the values are infinite."""
     return _diagonal_gaussian_moments(family, np.log(X))
 
 

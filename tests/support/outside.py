@@ -51,7 +51,7 @@ class FiniteMixture(Prior):
 
 @contextlib.contextmanager
 def as_registered_before() -> Iterator[None]:
-    """Take back at the end what was registered meanwhile."""
+    """Unregister at the end what was registered meanwhile."""
     before = {registry: set(registry.classes) for registry in (FAMILIES, PRIORS)}
     try:
         yield
@@ -63,7 +63,7 @@ def as_registered_before() -> Iterator[None]:
 
 @contextlib.contextmanager
 def installed(folder: Path, module: str, entry_points: str, code: str = MODULE) -> Iterator[None]:
-    """Lay a distribution out in a folder, as an installer would, and have it found for a while."""
+    """Write a distribution into a folder, as an installer would, and make it importable."""
     (folder / f"{module}.py").write_text(code, encoding="utf-8")
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir()

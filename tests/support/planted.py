@@ -1,4 +1,4 @@
-"""A right family and a right prior, and copies of them with one bug each."""
+"""A correct family and a correct prior, and copies of them with one bug each."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ BROKEN_FAMILIES: dict[str, list[type[Family]]] = {}
 
 
 def caught_by(law: str) -> Any:
-    """Say which law catches the bug of a class."""
+    """Declare the law that catches the bug of a class."""
 
     def note(cls):
         cls = dataclass(frozen=True)(cls)
@@ -163,7 +163,7 @@ def _score_by_marginals(params, pool, starts, ids, values, out):
 
 @caught_by("exchangeable")
 class DependsOnOrder(Right):
-    """The chain rule holds, each time in another way."""
+    """The chain rule holds, but the log marginal depends on the order of the points."""
 
     functions = replace(RIGHT, update=_update_by_halves, score_rows=_score_by_marginals)
 
@@ -308,7 +308,7 @@ class WrongClosedForm(Right):
 
 
 def _changed(family, n_features, **changes):
-    """The right linear form with one function changed."""
+    """Return the correct linear form with one function changed."""
     return replace(Right.linear(family, n_features), **changes)
 
 
@@ -398,7 +398,7 @@ class ForgetsWhenRestated(Right):
 
 @caught_by("restated_is_counted_again")
 class ForgetsTheJacobian(Right):
-    """What is learned is another unit of the density."""
+    """Learning changes the unit of the density."""
 
     def log_base(self, X):
         return np.full(len(X), -math.log(self.a))
@@ -512,7 +512,7 @@ class WrongSum(FiniteMixture):
 
 @prior_caught_by("one_point_more")
 class UniformOverPartitions(priors.Prior):
-    """All partitions alike, which is a law for each n, but not one law."""
+    """All partitions of n points are equally probable, which is not consistent over n."""
 
     name: ClassVar[str] = "uniform"
     consistent: ClassVar[bool] = True
@@ -533,7 +533,7 @@ class UniformOverPartitions(priors.Prior):
 
 @prior_caught_by("probability_is_the_product")
 class AnotherProbability(FiniteMixture):
-    """It also adds up to 1: two shapes with as many partitions have changed places."""
+    """It also adds up to 1: two shapes with equally many partitions are swapped."""
 
     def log_probability(self, sizes):
         swapped = {(1, 1, 4): (2, 4), (2, 4): (1, 1, 4)}

@@ -1,6 +1,6 @@
-"""One harness for every sampler: what it visits against what enumeration says it should.
+"""One harness for every sampler: compare what it visits with the enumerated posterior.
 
-A check returns what it measured, so that tests can also show that it fails for a planted bug.
+A check returns its measurement, so that tests can also show that it fails for a planted bug.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SAMPLERS: dict[str, Moves] = {
 
 
 def cases() -> list:
-    """Every family, prior and sampler, those outside of a covering design marked slow.
+    """Return all cases of family, prior and sampler; those outside a covering design are slow.
 
     The design has every sampler and prior on one family, every sampler on another, and every
     family once.
@@ -63,7 +63,7 @@ def cases() -> list:
 
 
 def few_cases() -> list:
-    """Those with every sampler and every family, under one prior; the others are slow."""
+    """Return cases with every sampler and family under one prior; the others are slow."""
     out = []
     for case in cases():
         name, prior, sampler = case.values
@@ -73,7 +73,7 @@ def few_cases() -> list:
 
 
 def sized_cases() -> list:
-    """The same with six points, and with five, of which only one family and prior are not slow."""
+    """Return these with six points, and with five, where only one family and prior are not slow."""
     out = []
     for case, n in itertools.product(cases(), (5, 6)):
         covers = n == 6 or case.values[:2] == ("gaussian", 1)
@@ -92,9 +92,9 @@ def run_chain(problem: Problem, moves: Moves, sweeps: int, seed: int) -> np.ndar
 
 @cache
 def small_problem(name: str, prior: int, n: int) -> tuple[Problem, np.ndarray]:
-    """A random problem whose posterior is spread over some partitions, and that posterior.
+    """Return a random problem whose posterior spreads over several partitions, and it.
 
-    One partition that has it all would let any sampler pass.
+    If one partition had all the probability, any sampler would pass.
     """
     for seed in range(1000):
         family, X = DRAWS[name](np.random.default_rng([seed, n, prior]), n)
@@ -139,7 +139,7 @@ def chi_square(visited: np.ndarray, posterior: np.ndarray) -> float:
 def check_visits(
     problem: Problem, posterior: np.ndarray, moves: Moves, seed: int
 ) -> tuple[bool, bool]:
-    """Whether what a chain visits passes by total variation, and by the chi-square test."""
+    """Return whether a chain's visits pass by total variation, and by the chi-square test."""
     visited = visits(run_chain(problem, moves, SWEEPS, seed))
     return (
         total_variation(visited, posterior) < LARGEST_VARIATION,
@@ -176,7 +176,7 @@ def one_sweep(moves: Moves) -> Sampler:
 def check_geweke(problem: Problem, prior: Prior, sweep: Sampler, seed: int) -> bool:
     """Geweke's joint-distribution test (2004): alternate x | c and c | x, compare c with its prior.
 
-    Compared are K, the share of the first cluster, and whether points 0 and 1 are together.
+    It compares K, the share of the first cluster, and whether points 0 and 1 are together.
     Standard errors are from batch means, for successive draws depend on each other.
     """
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The scores that best-first search gives to every state there is."""
+"""The scores of best-first search for every possible state."""
 
 from dpsearch.prefix_search import best_first as bf
 from dpsearch.prefix_search.search import HEURISTICS

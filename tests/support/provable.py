@@ -11,7 +11,7 @@ PRIORS = [priors.DirichletProcess(1.0), priors.DirichletProcess(), priors.Pitman
 
 
 def numbers(rng, n, width):
-    """Half of the sets have clusters, half have none."""
+    """Draw numbers; half of the sets have clusters, half have none."""
     X = rng.normal(size=(n, width)) * rng.choice([0.3, 1.0, 3.0])
     return X + 4.0 * rng.integers(3, size=(n, 1)) if rng.random() < 0.5 else X
 

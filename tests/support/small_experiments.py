@@ -1,4 +1,4 @@
-"""What the tests of `python -m studies reproduce` share: small settings, small data, a run."""
+"""Small settings, small data and a run, shared by the tests of `python -m studies reproduce`."""
 
 import re
 
@@ -38,7 +38,7 @@ def problem(n, dimension, prior, seed=0):
 
 
 def documents(seed=0, n=120, width=60, topics=8):
-    """Documents of very different lengths about a few topics."""
+    """Return documents of very different lengths about a few topics."""
     rng = np.random.default_rng(seed)
     by_topic = rng.dirichlet(np.full(width, 0.15), size=topics)
     lengths, about = rng.integers(5, 200, size=n), rng.integers(topics, size=n)
@@ -47,7 +47,7 @@ def documents(seed=0, n=120, width=60, topics=8):
 
 
 def check_links(folder):
-    """Every link of every page leads to a file."""
+    """Check that every link of every page leads to a file."""
     for page in folder.glob("*.md"):
         links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
         assert links

@@ -150,7 +150,7 @@ def test_new_data_must_fit_the_schema():
 
 
 def test_names_are_looked_up_not_searched_for():
-    """Comparisons of names are few for each column, however many columns there are."""
+    """The number of name comparisons per column does not grow with the columns."""
 
     class Name(str):
         compared = 0
@@ -197,7 +197,7 @@ def test_bad_descriptions_of_schemas(change):
 
 
 def people(n=240, seed=0):
-    """Three kinds of people, told apart by columns of every kind; a tenth of it missing."""
+    """Return three kinds of people, distinguished by columns of every kind, a tenth missing."""
     rng = np.random.default_rng(seed)
     who = rng.integers(3, size=n)
     cities = np.array(["Bonn", "Oslo", "Rome"], dtype=object)
@@ -267,7 +267,7 @@ def test_impute_keeps_frames_of_numbers():
 
 
 def _typed(library):
-    """The people with gaps, every column of a type of its own, and in other types of each kind."""
+    """Return the people with gaps, with another type for every column, and in further types."""
     _, holes, _ = people(60)
     numbers = {"visits": "Int32", "height": "float64"}
     frame = holes.assign(
@@ -290,7 +290,7 @@ def _typed(library):
 
 @pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
 def test_impute_keeps_types(library):
-    """Those of numbers too, but integers become floats of the same making."""
+    """Numeric types are kept too, except that integers become floats of the same kind."""
     frame = _typed(library)
     kinds = dict.fromkeys(frame.columns, "keep")  # also copies
     filled = DPMixture(random_state=0, refine=False, kinds=kinds).fit(frame).impute(frame)
@@ -312,14 +312,14 @@ def test_impute_keeps_types(library):
 
 @pytest.fixture(scope="module")
 def of_people():
-    """A fit to sixty people without gaps."""
+    """Fit sixty people without gaps."""
     full, _, _ = people(60)
     return DPMixture(random_state=0, refine=False).fit(full), full
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_impute_with_a_level_that_the_type_does_not_have(library, of_people):
-    """New rows may come as a type of fewer levels than the model has."""
+    """The type of new rows may have fewer levels than the model."""
     model, full = of_people
     row = model.schema_.encode(full)[np.flatnonzero(full["city"] == "Rome")[:1]]
     rows = model.schema_.decode(np.repeat(row, 2, axis=0)).assign(city=["Oslo", None])
@@ -365,7 +365,7 @@ def test_tables_that_are_not_read_yet(columns):
 
 @pytest.mark.slow
 def test_the_order_of_columns_matters_in_frames_of_numbers_only():
-    """As the document says."""
+    """This is what the document says."""
     frame = people(40)[0]
     numbers = frame[["height", "visits"]]
     model = DPMixture(random_state=0, refine=False).fit(numbers)

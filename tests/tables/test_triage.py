@@ -277,7 +277,7 @@ def test_texts_that_are_codes_of_missing_values():
 
 
 def _found(frame):
-    """What is made of the columns; nothing if none of them has a value."""
+    """Return the triage of the columns; nothing if none of them has a value."""
     with contextlib.suppress(DataError):
         return triage(frame)
     return ()
@@ -286,7 +286,7 @@ def _found(frame):
 @pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 12), marks=pytest.mark.slow)])
 def test_fuzz(seeds):
-    """Whatever the columns hold: an answer, or one error about a table without any."""
+    """Any columns give a result, or one error about a table without any usable column."""
     for seed in seeds:
         frame = odd_table(np.random.default_rng(seed), objects=True)
         if seed % 3 == 2:
@@ -434,7 +434,7 @@ def test_units_and_dates_that_are_mixed():
 
 
 def numbers_of(texts):
-    """What is read of texts."""
+    """Return the numbers read from texts."""
     frame = pd.DataFrame({"x": np.arange(len(texts)) ** 1.5, "v": texts})
     found = triaged(frame)
     return found.matrix[:, found.schema.names.index("v")]
@@ -462,7 +462,7 @@ def test_mega_is_not_milli_and_other_letters_may_be_small_or_large():
 
 
 def levels_of(values, new):
-    """The levels that new values are read as, after others; None is none of them."""
+    """Return the levels that new values are read as, after others; None for no level."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=len(values)), "v": values})
     found = triaged(frame)
