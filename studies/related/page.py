@@ -37,7 +37,7 @@ def _table(name: str, known: Results) -> list[str]:
     said = [f"A beam of 10 {takes} {unit:.3f} s", *short]
     lines = [
         f"## {name}", "", f"{'; '.join(said)}.", "",
-        f"| method | {head} | effective samples a second | MB |",
+        f"| method | {head} | effective samples per second | MB |",
         "| --- |" + " --- |" * (3 * len(times) + 2),
     ]  # fmt: skip
     best = {t: max(known[f"{m} {t}"]["log_joint"] for m in METHODS) for t in times}
@@ -112,18 +112,20 @@ def _verdicts(results: Results) -> list[str]:
     fast = [s is not None and s >= 100.0 for s in speedups.values()]
     rows = [
         ("Jain and Neal's split-merge sampler mixes faster than Gibbs sampling",
-         "more effective samples a second in {} cases",
+         "more effective samples per second in {} cases",
          _share(results, _above("split-merge", "Gibbs", "effective"))),
         ("Xing et al.'s Metropolis–Hastings sampler mixes faster than Gibbs sampling",
-         "more effective samples a second in {} cases",
+         "more effective samples per second in {} cases",
          _share(results, _above("Metropolis", "Gibbs", "effective"))),
         ("Particle filters look somewhat like a stochastic beam search",
-         "the best particle is above the beam's best partition in {} cases that differ",
-         (_share(results, _above("particle filter", "search"))[0], "a likeness")),
+         "the best particle has a higher log joint than the beam's best partition in {} cases that"
+         " differ",
+         (_share(results, _above("particle filter", "search"))[0], "a resemblance")),
         ("Variational methods are 100 to 300 times faster than Gibbs sampling, with essentially the"
          " same held-out likelihood",
-         f"how much earlier they are within {_SAME} nats a row of where Gibbs sampling ends, whose"
-         f" own time is known to a factor of ten: {said}", ("", _verdict(fast))),
+         f"how many times earlier they come within {_SAME} nats per row of the value with which"
+         f" Gibbs sampling ends, whose own time is known up to a factor of ten: {said}",
+         ("", _verdict(fast))),
         ("Kurihara et al.'s accelerated variational algorithm is even more efficient",
          "with cells of a tree and a tail it has a higher held-out density than without in {} cases"
          " that differ",
@@ -134,12 +136,12 @@ def _verdicts(results: Results) -> list[str]:
         ("Search often achieves better results than Gibbs sampling",
          "a higher log joint in {} cases that differ", _share(results, _above("search", "Gibbs"))),
         ("It is difficult to imagine an algorithm that is more efficient than search",
-         "no method but its own refinement has a higher log joint in the same time in {} cases",
+         "no method except its own refinement has a higher log joint in the same time in {} cases",
          _share(results, unbeaten)),
         ("The Gibbs sampler often fails to ever reach the best partition",
          "below the best log joint known in {} cases, at the longest time",
          _share(results, fails)),
-        ("Search as a start spares a sampler its way to where the posterior is",
+        ("A start from search saves a sampler the way to the region of high posterior probability",
          "Gibbs sampling from search has a higher log joint in the same time than from one cluster"
          " in {} cases that differ", _share(results, _above("Gibbs, from search", "Gibbs"))),
         ("One cannot easily re-estimate the concentration",
@@ -148,10 +150,12 @@ def _verdicts(results: Results) -> list[str]:
     ]  # fmt: skip
     head = "## What the paper says, and what was measured"
     lines = [
-        head, "", "A case is a set at one of the times. A sentence holds if it is so in more than"
-        " two thirds of the cases, and does not hold if in less than one third. Values that the"
-        " tables show as the same do not differ. Every method was run once, by one seed: a share"
-        " near a third or two thirds may be another one in another run.", "",
+        head, "",
+        "A case is a data set at one of the times. A sentence holds if it is true in more than"
+        " two thirds of the cases, and does not hold if it is true in less than one third. Values"
+        " that the tables show as equal do not count as different. Every method was run once,"
+        " with one seed: a share near one third or two thirds may be on the other side in another"
+        " run.", "",
         "| sentence | measured | verdict |", "| --- | --- | --- |",
     ]  # fmt: skip
     for sentence, measured, (count, verdict) in rows:
@@ -192,26 +196,27 @@ def write(results: Results, out: Path, note: str = "") -> None:
         return
     lines = [
         "# The paper's other systems", "",
-        "Written by `python -m studies related`. All methods have the same model, the same rows and"
-        " the same time: 1, 10 and 100 times that of a beam of 10, on one core; a shorter one"
-        f" counts for {_LEAST:.2f} s. Samplers begin with"
-        " all rows in one cluster, and variational inference where greedy search ends, unless they"
-        " say otherwise. The log joint is that of the best partition met. More time is a wider beam"
-        " for search and more particles for the filter: these are runs of their own, whose best"
-        " partition may be below that of a shorter one. Variational inference raises its bound, and"
-        " the partition of its last mixture may fall. Held out is the log predictive density"
-        " of fresh rows, a tenth of all, in nats a row. Where 100 times would be too long, all"
-        " methods have the same shorter time, and the set says so. A method that cannot stop within"
-        " the time is late; one that is not over at twice the time and half a minute has no result."
-        " Effective samples of a chain are those of the log joint in its second half, and are left"
-        " out where that still moves: where its halves are more than a standard deviation apart. Of"
-        " particles they are"
-        " those of the last weights, which do not show what early choices have cost. MB is the"
-        " memory that a method takes beside the data, at the longest time.", "",
+        "Written by `python -m studies related`. All methods have the same model, the same rows"
+        " and the same time on one core: 1, 10 and 100 times that of a beam of 10, which counts"
+        f" as at least {_LEAST:.2f} s. Samplers start with all rows in one cluster, and"
+        " variational inference starts from the result of greedy search, unless stated otherwise."
+        " The log joint is that of the best partition visited. More time means a wider beam for"
+        " search and more particles for the filter; these are separate runs, whose best partition"
+        " may be worse than that of a shorter run. Variational inference raises its bound, but"
+        " the partition of its last mixture may become worse. Held out is the log predictive"
+        " density of new rows, a tenth of all, in nats per row. Where 100 times would be too"
+        " long, all methods have the same shorter time, and the section says so. A method that"
+        " cannot stop within the time is marked as late; one that has not ended after twice the"
+        " time and half a minute has no result. The effective samples of a chain are those of the"
+        " log joint in its second half. They are left out if the log joint still moves there, so"
+        " that the two halves of this part differ by more than a standard deviation. For"
+        " particles they are those of the final weights, which do not show the cost of early"
+        " choices. MB is the memory that a method uses in addition to the data, at the longest"
+        " time.", "",
         *([note, ""] if note else []),
         *_verdicts(results),
         "![Log joint and held-out density against time](related.png)", "",
-        "The worst values are below the panels.", "",
+        "The lowest values lie outside the panels.", "",
     ]  # fmt: skip
     for name, known in results.items():
         lines += _table(name, known)

@@ -27,9 +27,9 @@ BOTH = ("inadmissible", "inadmissible, queue 10")
 BOUNDARY = 15  # trivial search is said to be intractable beyond 10–15 points
 
 MEANINGS = (
-    f'"Almost always" is taken as in {ALMOST_ALWAYS:.0%} of the cells (a size in a dimension; means'
-    f' over its sets), "on par" as within {ON_PAR:g} times, "vary significantly" as by'
-    f' {VARIES:g} and more, "roughly" as a rank correlation of at least {ROUGHLY:g}, "most" as'
+    f'"Almost always" means in {ALMOST_ALWAYS:.0%} of the cells (a cell is a size in a dimension,'
+    f' with means over its sets), "on par" within a factor of {ON_PAR:g}, "vary significantly" by'
+    f' {VARIES:g} or more, "roughly" with a rank correlation of at least {ROUGHLY:g}, and "most" in'
     " more than half."
 )
 
@@ -59,22 +59,22 @@ def claims(rows: Rows) -> list[tuple[str, Finding]]:
         ("both inadmissible searches are optimal", _both_optimal(rows)),
         ("full admissible searches find the optimum", _full_optimal(rows)),
         ("admissible searches with a queue of 10 do worse than inadmissible", _capped(rows)),
-        ("Gibbs never reaches the optimum, but on the smallest sets", _gibbs(rows)),
-        ("split-merge is now better than Gibbs, now worse", _variable(rows)),
+        ("Gibbs never reaches the optimum, except on the smallest sets", _gibbs(rows)),
+        ("split-merge is sometimes better and sometimes worse than Gibbs", _variable(rows)),
         ("the other split-merge variants do poorly, often worse than Gibbs", _variants(rows)),
         ("split-merge is almost always slightly slower than Gibbs", _slower(rows)),
         ("the time of both admissible searches grows fast", _growth(rows)),
         ("trivial search is intractable beyond 10–15 points", _intractable(rows)),
         ("trivial search with a queue of 10 is on par with Gibbs in time", _on_par(rows)),
         ("it has the worst negative log joint", _worst(rows)),
-        ("tighter search with a queue of 10 is slow, for its score costs time", _costly(rows)),
+        ("tighter search with a queue of 10 is slow, because its score costs time", _costly(rows)),
         ("inadmissible search is always the fastest", _first(cells(rows, _seconds))),
         ("inadmissible search always has the best f-score", _first(cells(rows, _missed))),
         ("the f-scores of the others vary significantly", _f_varies(rows)),
         ("the f-score of Gibbs is poor at first and improves with N", _f_of_gibbs(rows)),
         ("inadmissible search enqueues by far the fewest states", _first(_states(rows))),
-        ("states enqueued go roughly with time", _correlated(rows)),
-        ("for most, inadmissible search dequeues N to N + 5 states", _dequeued(rows)),
+        ("the number of states enqueued varies roughly with time", _correlated(rows)),
+        ("for most sets, inadmissible search dequeues N to N + 5 states", _dequeued(rows)),
     ]  # fmt: skip
 
 

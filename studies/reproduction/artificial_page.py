@@ -43,8 +43,9 @@ def write(records: Rows, settings: Settings, report: Report, ran: list[str]) -> 
         figure = _panels([r for r in records if r.dimension == dimension])
         lines += report.figure(f"artificial_{dimension}d", figure, words)
         lines += [
-            "Means over sets. Hollow marks, and * in the tables: some searches of the size were"
-            " stopped, and count as they were then; no mark, and ** in the tables: all were.",
+            "Means over sets. Hollow marks in the figure and * in the tables: some searches of the"
+            " size were stopped, and count as they were then. No mark in the figure and ** in the"
+            " tables: all were stopped.",
             "",
         ]
         for prior in PRIORS:
@@ -68,31 +69,32 @@ def _about(settings: Settings) -> list[str]:
         *(["**A quick run:** fewer sets and sizes, shorter searches and chains.", ""]
           * (settings != whole)),
         f"Sets of N = {joined([str(n) for n in settings.sizes])} points, {settings.n_sets} of each"
-        f" size in {joined([_dimensions(d) for d in settings.dimensions])}, drawn from the"
-        f" Gaussian Dirichlet process mixture with prior mean 0, prior variance"
+        f" size in {joined([_dimensions(d) for d in settings.dimensions])}, are drawn from the"
+        " Gaussian Dirichlet process mixture with prior mean 0, prior variance"
         f" {artificial.PRIOR_VARIANCE:g}, noise variance {artificial.NOISE_VARIANCE:g} and α ="
-        f" {ALPHA:g} (seed {settings.seed}). The paper leaves the dimension, the noise and α"
-        " unsaid.",
+        f" {ALPHA:g} (seed {settings.seed}). The paper does not state the dimension, the noise or"
+        " α.",
         "",
-        "- Searches: *trivial*, *tighter* (the paper's scaled replicas, which are not admissible),"
-        " *admissible* (our bound that is; it needs the true prior) and *inadmissible*, each in"
-        f" full and with a queue of {artificial.QUEUE}, in ascending order of marginal likelihood."
-        f" A search is stopped at {settings.max_states:,} states or after"
-        f" {settings.max_seconds:g} s, whichever is first, and then completed greedily.",
-        f"- Samplers: {3 * runs} runs of {settings.sweeps:,} iterations, {runs} from one cluster,"
-        f" {runs} from N, {runs} from log N random ones; the best state of the best run, and the"
-        " time that this run takes to get there, measured by running it again up to there. One"
-        " iteration of split-merge (the third variant) is a proposal and a Gibbs sweep. Samplers"
-        " draw from the true posterior; in the panels of the paper's prior their states are judged"
-        " by that.",
-        "- The optimum: by enumeration up to 15 points; beyond, under the true prior, by a"
-        f" certificate (given {settings.proof_seconds:g} s), and under the paper's by going through"
-        " all contiguous partitions in one dimension; where that is not possible or does not"
-        " finish, the best found by any method takes its place. A method that beat a proved optimum"
-        " would stop the run with an error.",
-        "- f-score: harmonic mean of pairwise precision and recall against the true clusters.",
-        "- Seconds are of processor time, in one thread, so that other work on the machine hardly"
-        " counts. What takes under 0.05 s is timed three times; the middle one counts.",
+        "- The searches are *trivial*, *tighter* (the paper's scaled replicas, which are not"
+        " admissible), *admissible* (our admissible bound, which needs the true prior) and"
+        f" *inadmissible*, each in full and with a queue of {artificial.QUEUE}, in ascending order"
+        f" of marginal likelihood. A search is stopped at {settings.max_states:,} states or after"
+        f" {settings.max_seconds:g} s, whichever comes first, and is then completed greedily.",
+        f"- Each sampler has {3 * runs} runs of {settings.sweeps:,} iterations, {runs} from one"
+        f" cluster, {runs} from N clusters and {runs} from log N random clusters. The result is"
+        " the best state of the best run, and the time that this run needs to reach it, measured"
+        " by repeating the run up to that state. One iteration of split-merge (the third variant)"
+        " is a proposal and a Gibbs sweep. Samplers draw from the true posterior; in the panels"
+        " for the paper's prior their states are evaluated under that prior.",
+        "- The optimum is found by enumeration for up to 15 points. For more points it is found"
+        f" under the true prior by a certificate (within {settings.proof_seconds:g} s), and under"
+        " the paper's prior in one dimension by trying all contiguous partitions. If that is not"
+        " possible or does not finish, the best partition found by any method takes its place. A"
+        " method that beat a proved optimum would stop the run with an error.",
+        "- The f-score is the harmonic mean of pairwise precision and recall with respect to the"
+        " true clusters.",
+        "- Times are processor seconds in one thread, so that other work on the machine has little"
+        " effect. Work that takes less than 0.05 s is timed three times, and the median counts.",
         "",
     ]  # fmt: skip
 
@@ -134,16 +136,16 @@ def _where_worse(records: Rows) -> list[str]:
                 f" optimal in {len(missed)} of {len(own)} sets; at worst it is"
                 f" {worst.value - worst.optimum:.2f} nats above the optimum (N = {worst.size},"
                 f" {_dimensions(worst.dimension)}). Its score takes every unplaced point as a"
-                " cluster of its own, so a choice that only later points would make good can be"
-                f" dropped for ever. {_others_that_find(rows, missed)}"
+                " cluster of its own, so a choice that only later points would justify can be"
+                f" lost for good. {_others_that_find(rows, missed)}"
             )
         gibbs = of(rows, "Gibbs")
         good = [r for r in gibbs if r.is_optimal and r.size > min(g.size for g in gibbs)]
         if good:
             lines.append(
                 f"- Beyond the smallest sets the paper's Gibbs sampler never reached the optimum;"
-                f" ours does in {len(good)} sets with {words}. Why the paper's did not cannot be"
-                " told from it."
+                f" ours does in {len(good)} sets with {words}. The paper does not say enough to"
+                " explain why."
             )
     return ["### Where ours differs", "", *lines] if lines else []
 
@@ -157,7 +159,7 @@ def _others_that_find(rows: Rows, missed: Rows) -> str:
     if not counts[best]:
         return "No other method here finds the optimum of these sets either."
     name = best[0].upper() + best[1:]
-    return f"{name} finds the optimum of {counts[best]} of them, no method of more."
+    return f"{name} finds the optimum of {counts[best]} of them, and no method finds more."
 
 
 def _stopped(records: Rows, settings: Settings, report: Report) -> list[str]:
@@ -178,7 +180,7 @@ def _stopped(records: Rows, settings: Settings, report: Report) -> list[str]:
     return [
         "## Searches that were stopped",
         "",
-        f"By states: at {settings.max_states:,}; by seconds: at {settings.max_seconds:g}.",
+        f"Limits: {settings.max_states:,} states, and {settings.max_seconds:g} seconds.",
         "",
         *report.table(
             "artificial_stopped", ["search", *(f"with {PRIOR_WORDS[p]}" for p in PRIORS)], rows
@@ -211,12 +213,12 @@ def _what_changes(records: Rows) -> list[str]:
         " adds up all partitions of that shape, and so hardly penalises splitting. On these sets"
         f" full inadmissible search finds {paper[0]:.2f} clusters on average with P(m) and"
         f" {true[0]:.2f} with p(c); the truth has {true_clusters:.2f}, so that"
-        f" {PRIOR_WORDS[near]} is nearer. It finds more clusters than there are in {paper[3]:.0%}"
+        f" {PRIOR_WORDS[near]} is nearer. It finds too many clusters in {paper[3]:.0%}"
         f" of the sets with P(m) and in {true[3]:.0%} with p(c). The mean f-score against the truth"
-        f" is {paper[1]:.3f} with P(m) and {true[1]:.3f} with p(c), which is {change}. It is"
-        f" optimal in {paper[2]} sets with P(m), in {true[2]} with p(c). Only with p(c) can a bound"
-        " on prior and likelihood together be had (*admissible*); the optimum is proved in"
-        f" {proved['paper'] / total['paper']:.0%} of the sets with P(m), in"
+        f" is {paper[1]:.3f} with P(m) and {true[1]:.3f} with p(c), which is {change}. The search"
+        f" is optimal in {paper[2]} sets with P(m), and in {true[2]} with p(c). Only with p(c) is"
+        " there a joint bound on prior and likelihood (*admissible*); the optimum is proved in"
+        f" {proved['paper'] / total['paper']:.0%} of the sets with P(m), and in"
         f" {proved['true'] / total['true']:.0%} with p(c).",
         "",
     ]

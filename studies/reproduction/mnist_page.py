@@ -43,14 +43,14 @@ _SHOWN, _COLUMNS = 96, 12
 def write(outcome: Outcome, settings: Settings, report: Report, ran: list[str]) -> None:
     largest = max(outcome.parts)
     lines = [
-        "Images of handwritten digits, centred, reduced to"
-        f" {mnist.COMPONENTS} principal components, each scaled to variance 1; Gaussian clusters"
-        f" with prior variance {mnist.PRIOR_VARIANCE:g} and noise variance"
-        f" {mnist.NOISE_VARIANCE:g}; α = {ALPHA:g}. Search with the inadmissible score, in"
-        f" ascending order, with a beam of {settings.beam_sizes[-1]}. All values are negative log"
-        " joints with every constant: smaller is better. A partition has two, by the paper's"
-        " P(m), which is not a probability of partitions, and by the true p(c); they differ in"
-        f" the prior only. {DIGITS}",
+        f"The data are images of handwritten digits, centred and reduced to {mnist.COMPONENTS}"
+        " principal components, each scaled to variance 1. Clusters are Gaussian with prior"
+        f" variance {mnist.PRIOR_VARIANCE:g} and noise variance {mnist.NOISE_VARIANCE:g}; α ="
+        f" {ALPHA:g}. Search uses the inadmissible score, in ascending order, with a beam of"
+        f" {settings.beam_sizes[-1]}. All values are negative log joints with every constant:"
+        " smaller is better. A partition has two values, under the paper's P(m), which is not a"
+        " probability distribution over partitions, and under the true p(c); they differ only in"
+        f" the prior. {DIGITS}",
         "",
     ]
     if settings != Settings(seed=settings.seed):
@@ -59,7 +59,7 @@ def write(outcome: Outcome, settings: Settings, report: Report, ran: list[str]) 
     if outcome.missing:
         lines += [
             f"**Left out: {joined([f'{share:.0%}' for share in outcome.missing])} of MNIST.** Only"
-            f" {len(outcome.images[largest]):,} digits were there.",
+            f" {len(outcome.images[largest]):,} digits were available.",
             "",
         ]
     lines += [*where(ran), *_claims(outcome, settings, report)]
@@ -67,7 +67,7 @@ def write(outcome: Outcome, settings: Settings, report: Report, ran: list[str]) 
     lines += ["## Refinement", "", *_refinement(outcome, report)]
     lines += ["## Samplers", "", *_samplers(outcome, report)]
     lines += ["## The clusters", "", *_figures(outcome, largest, settings, report)]
-    lines += ["## What the paper leaves unsaid", "", *_variants(outcome, settings, report)]
+    lines += ["## What the paper does not say", "", *_variants(outcome, settings, report)]
     report.page("mnist", "MNIST (section 4.2)", lines)
 
 
@@ -88,21 +88,21 @@ def _claims(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
                 [Finding(str(f.clusters), yes(f.clusters == theirs.clusters)) for f in ours],
             ),
             (
-                f"{share:.0%}: in {theirs.seconds:g} s, {theirs.rate:g} points a second",
+                f"{share:.0%}: in {theirs.seconds:g} s, {theirs.rate:g} points per second",
                 [speed_finding(found, theirs) for found in ours],
             ),
         ]
         samplers = paper.MNIST_SAMPLERS[share]
         rows += [(f"{share:.0%}: {c}", f) for c, f in sampler_findings(part, beam, samplers)]
         sweep = [_sweep_finding(outcome, share)] * len(PRIOR_WORDS)
-        rows.append((f"{share:.0%}: Gibbs takes {samplers['gibbs'].sweep:g} s a sweep", sweep))
+        rows.append((f"{share:.0%}: Gibbs takes {samplers['gibbs'].sweep:g} s per sweep", sweep))
         beams = [beams_finding(part, settings.beam_sizes, prior) for prior in PRIOR_WORDS]
         rows.append((f"{share:.0%}: a beam of {PAPER_BEAM} is needlessly large, to 0.1 %", beams))
     rows += [
         (claim, [_monotone(outcome, prior, beam, what) for prior in PRIOR_WORDS])
         for claim, what in (
             ("more digits, more clusters", "clusters"),
-            ("more digits, fewer points a second", "rate"),
+            ("more digits, fewer points per second", "rate"),
         )
     ]
     largest = max(outcome.parts)
@@ -110,7 +110,7 @@ def _claims(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
     for prior in PRIOR_WORDS:
         purity = _purity(outcome.parts[largest].one(prior, beam), outcome.truth[largest])
         said = f"a cluster's most frequent digit makes up {purity:.0%} of it on average"
-        looks.append(Finding(f"{said}; see the figures", "for the eye"))
+        looks.append(Finding(f"{said}; see the figures", "to be judged by eye"))
     rows.append(("the clusters look quite reasonable (no measure given)", looks))
     columns = list(PRIOR_WORDS.values())
     return ["## The paper's claims", "", *report.claims("mnist_claims", rows, columns)]
@@ -236,15 +236,15 @@ def _variants(outcome: Outcome, settings: Settings, report: Report) -> list[str]
     return [
         "The paper's words are: \"centering and spherizing it, then running PCA to obtain a"
         " 50-dimensional representation\", and a prior variance of 0.1. It does not say whether"
-        " components keep their variance, how pixels are scaled, what the noise variance is, in"
-        " which order the images come or what a score's ties do. Variants, on"
-        f" {share:.0%}, with a beam of {settings.variant_beam}:",
+        " the components keep their variance, how pixels are scaled, what the noise variance is, in"
+        " which order the images come or how ties of the score are broken. The table has variants"
+        f" on {share:.0%}, with a beam of {settings.variant_beam}:",
         "",
         *report.table("mnist_variants", headers, rows),
-        f"The paper has {theirs.value.text} and {theirs.clusters} clusters. Nearest in value:"
-        f" {_told(*near)}. Nearest in the number of clusters: {_told(*close)}.",
+        f"The paper has {theirs.value.text} and {theirs.clusters} clusters. The nearest in value is"
+        f" {_in_words(*near)}. The nearest in the number of clusters is {_in_words(*close)}.",
     ]  # fmt: skip
 
 
-def _told(prior: str, words: str, value: float, clusters: int) -> str:
+def _in_words(prior: str, words: str, value: float, clusters: int) -> str:
     return f'"{words}" with {prior} ({value:,.0f}, {clusters} clusters)'

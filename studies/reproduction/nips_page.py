@@ -42,17 +42,18 @@ def write(
 ) -> None:
     n_documents, n_words = documents.counts.shape
     lines = [
-        f"{n_documents:,} documents ({documents.source}); of the vocabulary the ten most frequent"
-        f" words are dropped and the next {n_words:,} kept, which leaves"
-        f" {int(documents.counts.sum()):,} tokens. Multinomial clusters with a Dirichlet prior of"
-        f" {nips.CONCENTRATION:g} for each word; α = {ALPHA:g}. Values are negative log joints"
+        f"The data are {n_documents:,} documents ({documents.source}). The ten most frequent words"
+        f" of the vocabulary are dropped and the next {n_words:,} are kept, which leaves"
+        f" {int(documents.counts.sum()):,} tokens. Clusters are multinomial with a Dirichlet prior"
+        f" of {nips.CONCENTRATION:g} for each word; α = {ALPHA:g}. Values are negative log joints"
         f" with the multinomial coefficients: smaller is better. {DIGITS}",
         "",
     ]
     if n_documents != PAPER_DOCUMENTS:
         lines += [
-            f"**Not the paper's collection**, which has {PAPER_DOCUMENTS:,} documents: values do"
-            " not compare with the paper's, and what is said about them below does not hold.",
+            f"**Not the paper's collection**, which has {PAPER_DOCUMENTS:,} documents: the values"
+            " cannot be compared with the paper's, and the statements about them below do not"
+            " hold.",
             "",
         ]
     if settings != Settings(seed=settings.seed):
@@ -96,7 +97,9 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
         off = (value - paper.NIPS_RANDOM) / error if error > 0.0 else np.inf
         why = f"; {off:.1f} standard errors of a mean of {len(values)}, so that chance"
         return valued(
-            value, paper.NIPS_RANDOM, f"{why} {'may' if off < 2 else 'does not'} explain it"
+            value,
+            paper.NIPS_RANDOM,
+            f"{why} {'may' if off < 2 else 'does not'} explain the difference",
         )
 
     def ahead(prior: str) -> Finding:
@@ -124,7 +127,7 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
         return Finding(said, yes(lead > 0))
 
     def words(prior: str) -> Finding:
-        return Finding("see the table of words", "for the eye")
+        return Finding("see the table of words", "to be judged by eye")
 
     rows = [
         (f"search finds {theirs.value.text}",
@@ -133,16 +136,17 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
         (f"with {theirs.clusters} clusters",
          [Finding(str(f.clusters), yes(f.clusters == theirs.clusters) if same else NOT_TESTED)
           for f in ours.values()]),
-        (f"in {theirs.seconds:g} s, {theirs.rate:g} documents a second",
+        (f"in {theirs.seconds:g} s, {theirs.rate:g} documents per second",
          [speed_finding(f, theirs) for f in ours.values()]),
-        ("ascending order beats descending", [ahead(p) for p in PRIORS]),
+        ("ascending order beats descending order", [ahead(p) for p in PRIORS]),
         (f"descending order finds {paper.NIPS_DESCENDING.text}",
          [valued(down[p], paper.NIPS_DESCENDING, "; the paper's beam is not known")
           for p in PRIORS]),
         (f"random orders find {paper.NIPS_RANDOM.text} on average",
          [mean(p) for p in PRIORS]),
         (f"their deviation is {paper.NIPS_RANDOM_SPREAD.text}", [spread(p) for p in PRIORS]),
-        ("one random order in ten beats ascending, by little", [better(p) for p in PRIORS]),
+        ("one random order in ten beats ascending order, by a small margin",
+         [better(p) for p in PRIORS]),
         ("ascending order is a reasonable heuristic: better than the mean of random orders",
          [mean_behind(p) for p in PRIORS]),
         ("the words of the clusters are indicative", [words(p) for p in PRIORS]),
@@ -151,8 +155,8 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
     lines = [
         "## The paper's claims",
         "",
-        f"With a beam of {beam}; the paper does not say how large its beam was. What it calls the"
-        " variance of the random orders is in the unit of the value, so it is taken for the"
+        f"The beam is {beam}; the paper does not say how large its beam was. What the paper calls"
+        " the variance of the random orders has the unit of the value, so it is taken to be the"
         " standard deviation.",
         "",
         *report.claims("nips_claims", rows, list(PRIOR_WORDS.values())),
@@ -170,8 +174,9 @@ def _where_samplers_win(outcome: Part, beam: int) -> list[str]:
     return [
         "In the paper search ends far below the samplers; here the best chain ends below search"
         f" ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), in more time"
-        f" ({short(chain.best_seconds)} s against {short(search.seconds)} s). Refinement of what"
-        f" search found ends {place} it, at {best.true_value:,.0f} ({short(best.seconds)} s)."
+        f" ({short(chain.best_seconds)} s against {short(search.seconds)} s). Refinement of the"
+        f" partition that search found ends {place} it, at {best.true_value:,.0f}"
+        f" ({short(best.seconds)} s)."
         if chain.best_seconds > search.seconds
         else "In the paper search ends far below the samplers; here the best chain ends below"
         f" search ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), and sooner"
@@ -228,8 +233,8 @@ def _orders(outcome: Part, settings: Settings, n: int, report: Report) -> list[s
     axis.figure.legend(loc="outside upper center", ncols=3, frameon=False)
     words = "negative log joint by order of the documents"
     return [
-        "Negative log joint by the prior that is searched with, which for the paper is presumably"
-        f" P(m). {settings.n_random} random orders.",
+        "The values are negative log joints under the prior used in the search, which in the paper"
+        f" is presumably P(m). There are {settings.n_random} random orders.",
         "",
         *report.table("nips_orders", headers, rows),
         *report.figure("nips_orders", axis.figure, words),
@@ -246,12 +251,13 @@ def _words(outcome: Part, documents: Documents, settings: Settings, report: Repo
         shared = [len(set(words) & set(line)) for line in theirs]
         best = int(np.argmax(shared))
         rows.append([sizes[k], " ".join(words), best + 1, f"{shared[best]} of 20"])
-    headers = ["documents", "most indicative words", "nearest of the paper's", "words shared"]
+    headers = ["documents", "most indicative words", "nearest line of the paper", "words shared"]
     return [
-        f"The twenty most indicative words of the {len(rows)} largest of {len(sizes)} clusters:"
-        " those of highest tf-idf (occurrences in the cluster's documents, times the log of all"
-        " documents over those with the word; the paper does not give its formula). Search with"
-        f" P(m), ascending, beam {found.beam_size}. Beside each, which line of the paper's table"
+        f"The table has the twenty most indicative words of the {len(rows)} largest of"
+        f" {len(sizes)} clusters, which are those of highest tf-idf (occurrences in the cluster's"
+        " documents, times the log of the number of all documents divided by the number with the"
+        " word; the paper does not give its formula). The search used P(m), ascending order and a"
+        f" beam of {found.beam_size}. Beside each cluster is the line of the paper's table that"
         " shares most words with it.",
         "",
         *report.table("nips_words", headers, rows),

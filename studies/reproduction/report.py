@@ -103,9 +103,9 @@ def short(value: float) -> str:
 
 
 DIGITS = (
-    "The paper prints few digits: 2.04e5 stands for anything from 203,500 to 204,500. A value of"
-    " ours in the range that a printed figure stands for is called the same; below it is better,"
-    " above it worse."
+    "The paper prints few digits: 2.04e5 stands for any value from 203,500 to 204,500. Our value"
+    " is called the same if it lies in the range that the printed figure stands for, better if it"
+    " is below, and worse if it is above."
 )
 
 
@@ -145,7 +145,7 @@ def joined(words: Sequence[str]) -> str:
 def where(lines: Sequence[str]) -> list[str]:
     """Where and when the work was done; the lines are a cache's."""
     return [
-        "Every method works in one thread. Kernels are compiled before anything is timed.",
+        "Every method runs in one thread. Kernels are compiled before anything is timed.",
         "",
         *(f"- {line}" for line in lines),
         "",

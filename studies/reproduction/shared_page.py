@@ -21,15 +21,16 @@ from studies.reproduction.study import SAMPLERS, Found, Part
 
 PAPER_BEAM = 100  # on MNIST
 REFINEMENT = (
-    "Refinement maximises the joint under the true p(c), for a given time, also from what search"
-    " found with P(m); the value by P(m) is only read off. Seconds are those of search and"
-    " refinement together, in one thread. Negative log joints:"
+    "Refinement maximises the joint probability under the true p(c) for a given time, also from"
+    " the partition that search found with P(m); the value under P(m) is only reported. Seconds"
+    " are those of search and refinement together, in one thread. The table has negative log"
+    " joints:"
 )
 CHAINS = (
-    "One chain from each start for a given time, in one thread, drawing from the posterior under"
-    " the true p(c); a sweep of split-merge is one proposal and a Gibbs sweep. The best state"
-    " visited by p(c), and when. The paper says neither from where its chains started nor by which"
-    " prior they are judged."
+    "One chain runs from each start for a given time, in one thread, and draws from the posterior"
+    " under the true p(c); a sweep of split-merge is one proposal and a Gibbs sweep. The table has"
+    " the best state visited under p(c), and the time at which it was reached. The paper says"
+    " neither where its chains started nor under which prior they are evaluated."
 )
 
 
@@ -59,15 +60,15 @@ def reasons(found: Found, theirs: paper.Printed, beam: int | None) -> list[str]:
         )
     if found.together < found.value(found.prior):
         out.append(
-            f"all points in one cluster have {found.together:,.0f}, so that search opens clusters"
-            " that do not pay"
+            f"all points in one cluster have {found.together:,.0f}, so that search opens too many"
+            " clusters"
         )
     return out
 
 
 def speed_finding(found: Found, theirs: paper.Search) -> Finding:
     rate = found.n_points / found.seconds
-    said = f"{short(found.seconds)} s, {short(rate)} a second, {short(rate / theirs.rate)} times"
+    said = f"{short(found.seconds)} s, {short(rate)} per second, {short(rate / theirs.rate)} times"
     said += " the paper's speed"
     return Finding(said, "better" if rate > theirs.rate else "worse")
 

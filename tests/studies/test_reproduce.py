@@ -149,7 +149,7 @@ def test_verdicts_on_the_paper_s_claims_come_from_the_records(records):
         ("queue of 10 do worse", off(*capped), optimal),
         ("Gibbs never", lambda r: r._replace(value=r.optimum + (r.size > small)), optimal),
         (
-            "now better",
+            "sometimes better",
             lambda r: r._replace(value=r.optimum + (r.method == "Gibbs") * (r.size - 7)),
             optimal,
         ),
@@ -285,7 +285,7 @@ def test_why_a_value_is_worse_is_read_off_the_run():
     by_counts = told(found_of("true", true_value=2.06e5, value=2.0e5))
     assert by_counts.ours.endswith("by P(m) this partition has 200,000 (better)")
     assert shared_page.speed_finding(found_of(), theirs) == (
-        "2 s, 5 a second, 0.0185 times the paper's speed", "worse",
+        "2 s, 5 per second, 0.0185 times the paper's speed", "worse",
     )  # fmt: skip
 
 
