@@ -4,7 +4,7 @@
 
 The model (docs/shards.md): a pass costs N times the seconds that one row costs among K clusters,
 divided by the cores at work; 8 K P bytes go down to each worker and up from each shard.  Seconds
-of a row are measured by a pass over one shard in this process, those of the driver by fits to up
+per row are measured by a pass over one shard in this process, those of the driver by fits to up
 to 1,000 shards of a few rows.
 """
 
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
 
 
 def cost(width: int, n: int = 40_000) -> Cost:
-    """Make passes over one shard in this process; the first compiles, the quickest counts."""
+    """Time passes over one shard in this process; the first compiles, and the fastest counts."""
     X, labels = draw(n, width, 0)
     encoding = Encoding(families.FullGaussian.suggest(X).resolve(X), width)
     form = encoding.form()
@@ -80,7 +80,7 @@ class Pass(NamedTuple):
 
 @contextmanager
 def counted() -> Iterator[list[Pass]]:
-    """Keep what every pass over all shards costs, as passes are made."""
+    """Record the cost of every pass over all shards."""
     passes: list[Pass] = []
     made = dask_rows.DaskRows._pass
     patiently = dask_rows.patiently
@@ -109,7 +109,7 @@ def counted() -> Iterator[list[Pass]]:
 
 @contextmanager
 def workers(n_workers: int) -> Iterator[Any]:
-    """Workers in processes of their own; the scheduler is in this one, and its time counts."""
+    """Start workers in separate processes; the scheduler runs in this one, and its time counts."""
     with (
         LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -131,7 +131,7 @@ def model(family: Any = "auto") -> DPMixture:
 
 
 class Simulated(NamedTuple):
-    """A fit to many shards of a few rows: processor time of the driver and the scheduler."""
+    """Processor time of the driver and the scheduler in a fit to many shards of a few rows."""
 
     seconds: float  # of the whole fit
     passes: list[Pass]

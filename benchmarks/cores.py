@@ -6,11 +6,11 @@
 1. `DPMixture` with its defaults on the planted table of `benchmarks.scale`.
 2. The same with the family, its hyperparameters and α given, and components as clusters: the batch
    search, and little beside it.
-3. `refine` of MNIST, 60,000 × 50, isotropic, for so many seconds; it is left out without `--data`.
+3. `refine` of MNIST, 60,000 × 50, isotropic, for the given seconds; left out without `--data`.
 
-The same seed gives the same result on any number of threads, which is checked.  Times are on the
-clock; kernels are compiled beforehand.  Beside each phase is how many cores it kept busy: its
-processor time divided by its time on the clock.
+The same seed gives the same result for any number of threads, which is checked.  Times are wall
+times; kernels are compiled beforehand.  For each phase the page has the cores it kept busy: its
+processor time divided by its wall time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GOALS = (3.953e6, 3.950e6)  # negative log joints of MNIST
 
 
 class Spent(NamedTuple):
-    """Time on the clock, and of all threads together."""
+    """Wall time, and processor time of all threads together."""
 
     seconds: float
     processor: float
@@ -54,7 +54,7 @@ def now() -> Spent:
 
 
 class Phases:
-    """What each phase of a fit took, by the events that it reports."""
+    """The times of the phases of a fit, by the events that it reports."""
 
     def __init__(self) -> None:
         self.begun = now()
@@ -65,7 +65,7 @@ class Phases:
             self.marks.append((event.phase, now()))
 
     def taken(self) -> dict[str, Spent]:
-        """Return what each phase took until now, and all of them together."""
+        """Return the time of each phase so far, and their sum."""
         found: dict[str, Spent] = {}
         end = now()
         after = [mark for _, mark in self.marks[1:]] + [end]
@@ -157,7 +157,7 @@ def refinement(X: Any, threads: Sequence[int], seconds: float) -> Iterator[str]:
 
 
 def reached(trace: Sequence[Event], goal: float) -> float:
-    """Return after how many seconds the log joint was as high; infinity if it never was."""
+    """Return the seconds until the log joint reached a value; infinity if it never did."""
     return next((p.seconds for p in trace if p.log_joint >= goal - 1e-9 * abs(goal)), np.inf)
 
 

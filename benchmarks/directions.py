@@ -75,14 +75,14 @@ def planted(case: Case, seed: int = 0) -> tuple[Matrix, Labels]:
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what a function returns, and its processor time."""
+    """Return the result of a function, and its processor time."""
     begun = time.process_time()
     found = function()
     return found, time.process_time() - begun
 
 
 class Umap:
-    """UMAP in a process of an interpreter that has it; it compiles with the first table."""
+    """UMAP in a process of an interpreter that has it; the first table includes its compilation."""
 
     def __init__(self, python: str, most_rows: int) -> None:
         self.most_rows = most_rows
@@ -159,7 +159,7 @@ def embeddings(path: Path) -> Iterator[tuple[str, Matrix, Labels, Case]]:
 
 
 def pass_ratio() -> list[str]:
-    """One greedy pass against one of isotropic Gaussians with about as many clusters."""
+    """Compare a greedy pass with one of isotropic Gaussians with about as many clusters."""
     X, labels = planted(CASES[0])
     X, prior = X.astype(np.float64), priors.DirichletProcess(1.0)
     order, n_columns = np.arange(len(X)), X.shape[1]

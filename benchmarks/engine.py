@@ -35,7 +35,7 @@ Row = tuple[str, str, str]
 
 
 def fastest(function: Callable[[], Any], repeats: int = 7) -> float:
-    """Smallest wall time of several runs; one more before them compiles and warms up."""
+    """Return the smallest wall time of several runs, after one that compiles and warms up."""
     function()
     times = []
     for _ in range(repeats):
@@ -58,7 +58,7 @@ def greedy_against_product(n: int, width: int, n_clusters: int, wanted: str) -> 
 
 
 def search_against_product(n: int, width: int, n_clusters: int, wanted: str) -> Row:
-    """The public call, with every check of the data and the final value."""
+    """Time the public call, which checks the data and computes the final value."""
     X, _ = datasets.planted_clusters(n, width, n_clusters, rng=0)
     family = families.Gaussian(0.0, 9.0, 1.0)
     found = search(X, family, DP, beam_size=1, order="given").n_clusters
@@ -79,7 +79,7 @@ def beam_against_greedy(X: Any) -> Row:
 
 
 def particles_against_greedy(X: Any, resampling: str) -> Row:
-    """Beside it: one matrix product of the points with as many clusters as there are on average."""
+    """The yardstick is one matrix product of the points with the average number of clusters."""
     family = families.Gaussian(0.0, 0.1, 1.0)
     particle_filter(X[:200], family, DP, resampling=resampling, rng=0)  # to compile
     problem = Problem(X, family, DP)
@@ -98,7 +98,7 @@ def particles_against_greedy(X: Any, resampling: str) -> Row:
 
 
 def count_vectors(X: Any, counts: Any) -> list[Row]:
-    """The paper's own p(c), completed greedily for every successor."""
+    """Time search under the paper's own p(c), completed greedily for every successor."""
     prior = priors.AntoniakCounts(1.0)
     problem = Problem(X, families.Gaussian(0.0, 0.1, 1.0), prior)
     cases = [(problem, 10, "MNIST", "≤ 2 s"), (problem, 100, "MNIST", "≤ 15 s")]
@@ -140,7 +140,7 @@ def nips(counts: Any) -> list[Row]:
 
 
 def process_seconds(code: str, cache: str) -> tuple[float, float]:
-    """Wall and processor time of a new Python process with its own cache of compiled kernels."""
+    """Return wall and processor time of a new Python process with its own cache of kernels."""
     environment = os.environ | {"NUMBA_CACHE_DIR": cache}
     begun, used = time.perf_counter(), os.times()
     subprocess.run(

@@ -1,11 +1,11 @@
-"""Certificates: how long a proof takes, and how good search is where the optimum is known.
+"""Certificates: the time of proofs, and the quality of search where the optimum is known.
 
     python -m benchmarks.exact --data FOLDER --results FOLDER [--out FILE.md] [--quick] [--long]
         [--processes 8] [--limit SECONDS]
 
-Each task writes its figures to a file of the results, the longest begin first; what is there is not
-run again, and the page is made of what there is.  Tasks that begin after the limit are left for the
-next call.
+Each task writes its figures to a file of results.  The longest begin first, and finished ones are
+not run again; the page is made from the files.  Tasks that would begin after the limit are left
+for the next call.
 
 Times are those of `certify` alone, on one core, warm, from a searched and refined partition; for
 the paper's 260 artificial sets from a searched one.  α = 1 throughout.
@@ -72,7 +72,7 @@ def draws(n: int, width: int, seeds: int) -> list[Problem]:
 
 
 def bernoulli(n: int, width: int, seeds: int, equal: bool = False) -> list[Problem]:
-    """Bits from a Dirichlet process mixture with α = 1, or from five clusters of equal weight."""
+    """Draw bits from a Dirichlet process mixture with α = 1, or from five equal clusters."""
     out = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -86,7 +86,7 @@ def bernoulli(n: int, width: int, seeds: int, equal: bool = False) -> list[Probl
 
 
 def clouds(seeds: int) -> dict[str, Problem]:
-    """500 points without structure, normal and uniform, beside a noise variance of 1."""
+    """Draw 500 points without clusters, normal and uniform, for a noise variance of 1."""
     out = {}
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -216,7 +216,7 @@ def _spread(times: list[float]) -> str:
 
 
 def beyond(limit: float) -> str:
-    """What is out of reach ends with a gap, in time."""
+    """Certify problems that are out of reach, which must end in time with a gap."""
     X, _ = datasets.planted_clusters(10_000, 10, 30, rng=0)
     problem = Problem(X, families.Gaussian(0.0, 9.0, 1.0), DP)
     start = search(problem, beam_size=1)
@@ -228,7 +228,7 @@ def beyond(limit: float) -> str:
 
 
 def states(width: int, n: int) -> str:
-    """States that best-first search enqueues under two admissible heuristics."""
+    """Count the states that best-first search enqueues under two admissible heuristics."""
     problems = draws(n, width, 5)
     dual = [search(p, heuristic="dual", beam_size=None).n_enqueued for p in problems]
     line = f"| {width} | {n} | {np.median(dual):,.0f} | {max(dual):,} |"
@@ -260,7 +260,7 @@ def how_good(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 
 class Task(NamedTuple):
-    """A section of the page, a line of it, and about how many seconds the line takes."""
+    """A section of the page, a line of it, and about the seconds that the line takes."""
 
     section: str
     name: str
@@ -285,7 +285,7 @@ def tasks(folder: Path | None, quick: bool, long: bool) -> list[Task]:
 
 
 def run(task: Task, folder: Path | None, quick: bool, results: Path, until: float) -> str:
-    """Do a task, if there is time, and write what it found."""
+    """Do a task if there is time, and write its results."""
     if time.time() > until:
         return f"{task.name}: left for the next call"
     begun, name = time.perf_counter(), task.name

@@ -28,7 +28,7 @@ TOLERANCE = 1e-4
 
 
 class Learned(NamedTuple):
-    """Rows, the family whose hyperparameters are learned, and seconds that are aimed at."""
+    """Rows, the family whose hyperparameters are learned, and the target in seconds."""
 
     name: str
     X: Any
@@ -136,7 +136,7 @@ def drawn_problems(folder: Path | None) -> dict[str, tuple[Problem, float]]:
 
 
 def prove(problem: Problem, labels: Any, goal: float, limit: float) -> dict[str, Any]:
-    """Certify; return figures, gaps by time, and how far other methods are from the optimum."""
+    """Certify; return figures, gaps by time, and other methods' distances from the optimum."""
     certify(problem, labels, time_limit=0.5, tolerance=TOLERANCE)  # compiles
     trace: list[tuple[float, float]] = []
     begun, spent = time.perf_counter(), time.process_time()
@@ -187,7 +187,7 @@ def _by_mixture(problem: Problem) -> float:
 
 
 def _by_density(problem: Problem) -> float:
-    """Return the log joint of HDBSCAN's clusters, rows that it calls noise on their own."""
+    """Return the log joint of HDBSCAN's clusters, with noise rows as clusters of their own."""
     labels = HDBSCAN(copy=True).fit_predict(problem.model.matrix)
     noise = np.flatnonzero(labels < 0)
     labels[noise] = labels.max() + 1 + np.arange(len(noise))
@@ -202,7 +202,7 @@ OTHERS: dict[str, Callable[[Problem], float]] = {
 
 
 def distances(proved: dict[str, dict[str, Any]]) -> list[str]:
-    """How many nats other methods end below each proved optimum."""
+    """Return how many nats other methods end below each proved optimum."""
     methods = [*METHODS, *OTHERS]
     lines = ["| problem | " + " | ".join(methods) + " |", "| --- |" + " --- |" * len(methods)]
     for name, one in proved.items():

@@ -18,7 +18,7 @@ class Flights(NamedTuple):
 
 
 def flights(folder: Path) -> Any:
-    """Return three million flights in seven columns, as they come."""
+    """Return three million flights in seven columns, not standardised."""
     with np.load(folder / "flights3m.npz") as z:
         ends = [z[name][z["route"]] for name in ("route_origin", "route_dest")]
         places = [z[name][end] for end in ends for name in ("airport_lat", "airport_lon")]

@@ -1,9 +1,9 @@
-"""The batch search on a GPU: its time, what it finds, and how near its passes come to the peak.
+"""The batch search on a GPU: its time, its results, and how close its passes are to peak speed.
 
     python -m benchmarks.gpu --work FOLDER [--cases NAME …] [--data FOLDER] [--out FILE.md]
 
-Every case leaves its figures in the work folder as JSON, so that cases can be run in several
-calls; the page is written from all that are there.  Times are on the clock, from data on the GPU
+Every case writes its figures to the work folder as JSON, so that cases can be run in several
+calls; the page is written from all of them.  Times are wall times, from data on the GPU
 to labels there; kernels are compiled beforehand.  `--device cpu --quick` tries the program itself.
 Nothing is imported beyond what `dpsearch[gpu]` installs.
 """
@@ -41,7 +41,7 @@ Start = Callable[[], Totals]
 
 
 class OutOfTime(Exception):
-    """The time of a run is over."""
+    """Raised when the time of a run is over."""
 
 
 class Point(NamedTuple):
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
 
 
 class Run:
-    """A search with a clock: what it reaches, and when."""
+    """A search with a clock, which records what it reaches and when."""
 
     def __init__(self, form: Any, rows: Any, n: int, limit: float, begun: float) -> None:
         self.points: list[Point] = []
@@ -81,7 +81,7 @@ class Run:
             raise OutOfTime
 
     def to_the_end(self, work: Callable[[], None]) -> bool:
-        """Do the work; return whether it came to its end."""
+        """Do the work; return whether it was completed."""
         try:
             work()
         except OutOfTime:
@@ -92,23 +92,23 @@ class Run:
         return True
 
     def reached(self, seconds: float, base: float = 0.0) -> float | None:
-        """Return the best log joint by then."""
+        """Return the best log joint until a time."""
         found = [p.log_joint + base for p in self.points if p.seconds <= seconds]
         return max(found, default=None)
 
     def clusters(self, seconds: float) -> int:
-        """Return the number of clusters then."""
+        """Return the number of clusters at a time."""
         return [p.n_clusters for p in self.points if p.seconds <= seconds][-1]
 
     def settled(self) -> float:
-        """Return after how many seconds the search was within a millionth of its end."""
+        """Return the seconds until the search was within a millionth of its final value."""
         goal = self.points[-1].log_joint
         near = 1e-6 * abs(goal)
         return next(p.seconds for p in self.points if p.log_joint >= goal - near)
 
 
 class Counted:
-    """Rows whose passes are counted, and timed where that is asked for."""
+    """Rows whose passes are counted and, if asked for, timed."""
 
     def __init__(self, rows: Any, wait: Callable[[], None] | None = None) -> None:
         self.rows, self.wait = rows, wait
@@ -119,7 +119,7 @@ class Counted:
         return self.timed(self.rows.assign, candidates)
 
     def repeated(self, sweep: Any, totals: Any, count: int) -> Any:
-        """Repeat a sweep: one piece of work, in which nothing waits."""
+        """Repeat a sweep as one piece of work without waiting in between."""
         before, wait = self.n_passes, self.wait
 
         def work() -> Any:
@@ -155,7 +155,7 @@ class Counted:
 def shares(
     setting: Setting, form: Any, X: Any, seconds: float, start: Start | None = None
 ) -> dict[str, Any]:
-    """Search for some seconds, waiting for every step: where does the time go?"""
+    """Search for some seconds, waiting for every step, to see where the time goes."""
     rows = Counted(open_rows(form, X, setting.device), setting.wait)
     formulas = Counted(None, setting.wait)
     slow = replace(
@@ -178,7 +178,7 @@ def shares(
 def search_all(
     form: Any, rows: Any, n: int, limit: float, begun: float, start: Start | None = None
 ) -> tuple[Run, bool]:
-    """Search from one cluster, or from a start, until nothing gains."""
+    """Search from one cluster, or from a start, until nothing improves."""
     run = Run(form, rows, n, limit, begun)
     if start is None:
         run.search.begin(1)
@@ -190,7 +190,7 @@ def search_all(
 def search_from_sample(
     form: Any, rows: Any, X: Any, limit: float, begun: float
 ) -> tuple[Run, bool]:
-    """Search the first rows, give all rows to what was found, and sweep, divide and merge."""
+    """Search the first rows, assign all rows to the result, and sweep, divide and merge."""
     n = X.shape[0]
     few = open_rows(form, X[:SAMPLE])
     first = Run(form, few, few.n_rows, limit, begun)
@@ -343,7 +343,7 @@ def hundred_million(setting: Setting) -> Figures:
 
 
 def estimator(setting: Setting) -> Figures:
-    """The whole call, `DPMixture(device=…).fit(X)`, of rows on the device: all in memory, too."""
+    """Time the whole call `DPMixture(device=…).fit(X)` for rows on the device."""
     out = []
     for n in (10**6, 10**7):
         X, truth = rows_of_clusters(setting, setting.rows(n), torch.float32, True)
@@ -376,7 +376,7 @@ def estimator(setting: Setting) -> Figures:
 def timed(
     setting: Setting, X: Any, family: Any, base: float, at: list[float], start: Start | None = None
 ) -> Figures:
-    """Search until the last of some times; return what was reached at each."""
+    """Search until the last of several times; return what was reached at each."""
     form = family.linear(X.shape[1])
     compile_kernels(form, X, setting.device)
     setting.wait()
@@ -429,7 +429,7 @@ def newsgroups(setting: Setting) -> Figures:
     problem = Problem(X, family, priors.DirichletProcess(1.0))
 
     def start() -> Totals:
-        """Begin as `DPMixture` does: by greedy search of a sample, here of all documents."""
+        """Start as `DPMixture` does, by greedy search of a sample, here of all documents."""
         return clusters_of_sample(problem, np.random.default_rng(0))
 
     start()  # compiles
@@ -462,7 +462,7 @@ def million_documents(setting: Setting) -> Figures:
 
 
 def peak(setting: Setting) -> Figures:
-    """Time single passes, against a copy and a matrix product of the same precision."""
+    """Compare the times of single passes with a copy and a matrix product of the same precision."""
     out: Figures = []
     for dtype in (torch.float32, torch.float64):
         size = 8192 if not setting.quick else 512
@@ -561,7 +561,7 @@ def clock(setting: Setting, work: Callable[[], Any]) -> float:
 
 
 def agrees(setting: Setting) -> Figures:
-    """The same search by threads and on the device."""
+    """Compare the same search by threads and on the device."""
     n, out = setting.rows(10**5), []
     for full in (True, False):
         family = families.FullGaussian(0.0, 0.1) if full else families.Gaussian(0.0, 16.0, 1.0)

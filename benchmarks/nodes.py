@@ -1,4 +1,4 @@
-"""One greedy pass of families by nodes, against that of the conjugate families that they replace.
+"""One greedy pass of families by nodes, compared with the conjugate families that they replace.
 
     python -m benchmarks.nodes
 
@@ -51,7 +51,7 @@ def n_found(problem: Problem) -> int:
 
 
 def alike(X: Matrix, labels: Labels, replaced: Any, wanted: int) -> tuple[Problem, int]:
-    """Return the conjugate family's problem whose number of clusters is nearest to that wanted."""
+    """Return the conjugate family's problem with the number of clusters closest to the target."""
     tried = [
         Problem(X, replaced.suggest(X).learned(X, labels), priors.DirichletProcess(alpha))
         for alpha in np.geomspace(1e-40, 1e6, 24)

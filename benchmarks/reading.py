@@ -2,8 +2,8 @@
 
     python -m benchmarks.reading [--out FILE.md] [--megabytes 200 2000]
 
-Most of the file is a column of texts that is not asked for, so that the table is small beside it.
-What is reported is how far the peak of a process of its own rises above that for a small file.
+Most of the file is a column of texts that is not read, so the table is small in comparison.
+The figure is how far the peak memory of a new process exceeds that for a small file.
 """
 
 from __future__ import annotations

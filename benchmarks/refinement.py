@@ -1,4 +1,4 @@
-"""Refinement against its goals and against other ways to a good partition, in one run.
+"""Refinement compared with its goals and with other ways to a good partition, in one run.
 
     python -m benchmarks.refinement --data FOLDER [--out FILE.md] [--quick]
 
@@ -61,7 +61,7 @@ def cases(folder: Path | None) -> list[Case]:
 
 
 def swept(problem: Problem, labels: Labels, most: int = 30) -> float:
-    """Log joint after reassignment sweeps until nothing moves."""
+    """Return the log joint after reassignment sweeps until nothing moves."""
     state = State(problem, labels)
     everything = np.arange(problem.n_items)
     for _ in range(most):
@@ -104,7 +104,7 @@ def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:
         add("search and refinement", f"{seconds:.0f}", best.log_joint, str(best.n_clusters), met)
 
     def against(method: str, seconds: float, value: float) -> None:
-        """A row for another method, with the time that refinement took to do better."""
+        """Return a row for another method, with the time that refinement took to do better."""
         times = [p.seconds + searched for p in result.trace if p.log_joint > value]
         passed = f"refinement is there after {times[0]:.2f} s" if times else "not reached"
         add(method, f"{seconds:.2f}", value, goal=passed)

@@ -4,9 +4,9 @@
 
 1. One Gibbs sweep over all of MNIST at K = 30, in greedy search passes and in seconds, and one
    Metropolis sweep in Gibbs sweeps; `--sweeps` prints that alone.
-2. The paper's claim, that search saves the sampler its way: are chains that start from search
-   after 10 sweeps where chains from one cluster, from N clusters and from log N random clusters
-   are not after 100?  From greedy search alone, and from search and refinement (MNIST 5 %, NIPS).
+2. The paper's claim that search saves the sampler its burn-in: are chains that start from search
+   after 10 sweeps at values that chains from one cluster, from N clusters and from log N random
+   clusters do not reach after 100?  With greedy search, and with refinement (MNIST 5 %, NIPS).
 
 Writes samplers.md and samplers.png.  Kernels are compiled beforehand.
 """

@@ -1,11 +1,11 @@
-"""Tables that grow, in shards: time for each point, memory, and how good the partition is.
+"""Tables of increasing size, in shards: time per point, memory, and quality of the partition.
 
     python -m benchmarks.scale [--data FOLDER] [--work FOLDER] [--out FILE.md] [--quick]
 
 Planted data: 100 Gaussian clusters in 20 columns, each with a covariance of its own, written as
 Parquet in files of a million rows.  Every case runs in a process of its own, whose peak resident
 memory is read at its end.  Kernels are compiled beforehand.  Other tools are given what they need.
-What a case needs is imported in it: pdc-dp-means brings a scikit-learn of its own, so that its
+Each case imports what it needs: pdc-dp-means requires its own scikit-learn, so that its
 environment (`--peers`) has no dpsearch.
 """
 
@@ -46,7 +46,7 @@ def planted() -> Planted:
 
 
 def rows(n: int, number: int) -> tuple[Any, Any]:
-    """Draw n rows of the planted mixture, and where each comes from."""
+    """Draw n rows of the planted mixture, and the component of each."""
     mixture, rng = planted(), np.random.default_rng([1, number])
     labels = np.sort(rng.choice(K, size=n, p=mixture.weights))
     noise = rng.normal(size=(n, D))
@@ -58,13 +58,13 @@ def rows(n: int, number: int) -> tuple[Any, Any]:
 
 
 def pieces(n: int) -> Iterator[tuple[Any, Any]]:
-    """Draw n rows, a file's worth after the other."""
+    """Draw n rows, one file after another."""
     for number, begin in enumerate(range(0, n, FILE_ROWS)):
         yield rows(min(FILE_ROWS, n - begin), number)
 
 
 def write(folder: Path, n: int) -> Path:
-    """Write n rows as Parquet, and the truth beside them; both are kept for the next run."""
+    """Write n rows as Parquet, with the truth; both are kept for the next run."""
     import polars as pl
 
     target = folder / f"planted-{n}"
@@ -81,7 +81,7 @@ def write(folder: Path, n: int) -> Path:
 
 
 def in_memory(n: int) -> Any:
-    """The same rows as one array."""
+    """Return the same rows as one array."""
     return np.concatenate([X for X, _ in pieces(n)])
 
 
@@ -106,7 +106,7 @@ def fit_path(folder: Path, n: int) -> dict[str, Any]:
 
 
 def fit_whole(folder: Path, n: int) -> dict[str, Any]:
-    """One shard, refined: what shards are compared with, under the same family."""
+    """Fit one shard with refinement under the same family, for comparison with shards."""
     from dpsearch import DPMixture
 
     X = in_memory(n)
@@ -146,7 +146,7 @@ def three_million(folder: Path, n: int) -> dict[str, Any]:
 
 
 def some_flights(folder: Path, n: int) -> dict[str, Any]:
-    """Fit flights under a given family, and note when the log joint is as high as wanted."""
+    """Fit flights under a given family, and record when the log joint reaches the target."""
     from benchmarks.flights import some_flights
     from dpsearch import DPMixture
 
@@ -219,7 +219,7 @@ def _peer(labels: Any, seconds: float, folder: Path, n: int) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """Peak resident memory of this process in MiB; getrusage would count that of its parent."""
+    """Return the peak resident memory of this process in MiB; getrusage counts its parent's."""
     return _status("VmHWM")
 
 
@@ -244,7 +244,7 @@ CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
 
 
 class Runs(NamedTuple):
-    """Runs cases; what they give is kept in the work folder, and not run again."""
+    """Runs cases, whose results are kept in the work folder and not computed again."""
 
     work: Path
 

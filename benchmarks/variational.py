@@ -1,4 +1,4 @@
-"""Variational inference: the cost of an iteration, and scikit-learn's to the same bound.
+"""Variational inference: the cost of an iteration, and of reaching scikit-learn's bound.
 
     python -m benchmarks.variational [--rows 20000] [--width 50] [--components 50] [--iterations N]
                                      [--bnpy PYTHON]
@@ -51,7 +51,7 @@ np.savez(shares, resp=found, seconds=seconds)
 
 
 def against_bnpy(python: str, X: Any, components: int, laps: int) -> None:
-    """Print the time to the bound of what bnpy finds, from random rows as it is usual."""
+    """Print the time to reach bnpy's bound, starting from random rows as is usual."""
     family = families.FullGaussian(
         np.zeros(X.shape[1]), 1.0, X.shape[1] + 2.0, np.diag(X.var(axis=0))
     )
@@ -84,7 +84,7 @@ def fit_of(problem: Problem, components: int) -> _Fit:
 
 
 def bound_of(fit: _Fit, shares: Any) -> tuple[_Point, Totals]:
-    """Return what a pass makes of these responsibilities, and their totals."""
+    """Return the result of a pass from these responsibilities, and their totals."""
     order = np.argsort(-shares.sum(axis=0))
     shares = shares[:, order]
     features = fit.form.features(fit.table.model.matrix)
@@ -94,7 +94,7 @@ def bound_of(fit: _Fit, shares: Any) -> tuple[_Point, Totals]:
 
 
 def seconds_to(problem: Problem, components: int, bound: float) -> tuple[float, Any]:
-    """Return after what time `variational` has this bound (NaN: never), and what it has then.
+    """Return the time until `variational` reaches this bound (NaN: never), and its bound then.
 
     Bounds within the tolerance at which an iteration ends, 1e-6 nats a row, are the same.
     """

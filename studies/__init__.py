@@ -1,4 +1,4 @@
-"""Studies beside the package: the paper's experiments, dpsearch against other tools, attacks.
+"""Studies: the paper's experiments, dpsearch against other tools, and attacks.
 
 They are not installed with dpsearch.  From the root of the repository:
 

@@ -1,4 +1,4 @@
-"""Lines for the person who runs a study, on standard error."""
+"""Messages on standard error for the person who runs a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where victims are attacked: folders to work in, and the judgement of what is left in them."""
+"""The place where victims are attacked: their folders, and the judgement of what is left there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from studies.say import say
 
 
 class Trial(NamedTuple):
-    """A victim with what is there before its work, and what is there when it is done."""
+    """A victim with the files before its work, and those when it is done."""
 
     victim: Victim
     before: Path  # a folder to be copied
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A copy of the folder as it was before."""
+        """Return a copy of the folder as it was before."""
         place = Path(tempfile.mkdtemp(prefix="attack."))
         try:
             shutil.copytree(self.before, place, dirs_exist_ok=True)
@@ -40,7 +40,7 @@ class Trial(NamedTuple):
             shutil.rmtree(place, ignore_errors=True)
 
     def n_writes(self) -> int:
-        """How many writes below its folder the work makes."""
+        """The number of writes below its folder that the work makes."""
         with self.folder() as folder:
             said = folder.with_name(folder.name + ".count")
 
@@ -58,7 +58,7 @@ class Trial(NamedTuple):
         return n_writes
 
     def judge(self, folder: Path) -> None:
-        """Raise if something is half-written, or the work done again ends otherwise."""
+        """Raise if something is half-written, or if repeating the work ends differently."""
         victim, found = self.victim, self.victim.state(folder)
         if victim.at_once == "all":
             assert found in (self.at_first, self.at_last), f"neither old nor new: {found}"
@@ -82,7 +82,7 @@ def names(folder: Path) -> list[str]:
 
 
 def trials(only: str | None = None) -> Iterator[Trial]:
-    """Each victim, its work done once undisturbed."""
+    """Return each victim after one undisturbed run of its work."""
     warm_up()
     for victim in VICTIMS:
         if only is not None and victim.name != only:
@@ -105,7 +105,7 @@ def trials(only: str | None = None) -> Iterator[Trial]:
 
 
 def warm_up() -> None:
-    """Compile, or load what is compiled, once for all children: a fork keeps it."""
+    """Compile or load kernels once for all children, which a fork inherits."""
     X = rows()
     model = DPMixture(GAUSSIAN, 1.0, refine=False).fit(X)
     model.partial_fit(X).explain(X[:50])
@@ -117,7 +117,7 @@ def warm_up() -> None:
 
 
 def failures(attempt: Callable[[], None], about: str) -> int:
-    """Make one attempt: 1 if a promise was broken, which is told, else 0."""
+    """Make one attempt; return 1 and print a message if a promise was broken, else 0."""
     try:
         attempt()
     except AssertionError as error:

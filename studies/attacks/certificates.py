@@ -1,8 +1,8 @@
-"""Certificates under attack: adversarial data against two oracles, and forgeries.
+"""Attacks on certificates: adversarial data against two oracles, and forgeries.
 
 The oracles are the enumeration of all partitions and an integer programme over all sets.  Every
-attack takes how often to try and a seed, and returns an `Outcome`.  What fails is printed, with the
-numbers that repeat it.
+attack takes a count and a seed, and returns an `Outcome`.  Failures are printed with the
+numbers that reproduce them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _options(rng: Rng) -> dict[str, Any]:
 
 
 def _against_enumeration(rng: Rng) -> str | None:
-    """Return what is wrong with one certificate; empty if nothing, None if there is none."""
+    """Return what is wrong with one certificate: "" if nothing, None if there is no certificate."""
     problem = _problem(rng)
     if problem is None:
         return None
@@ -175,7 +175,7 @@ def _against_integer_programme(rng: Rng) -> str | None:
 
 
 def _integer_optimum(problem: Problem) -> float:
-    """Return the best log joint by HiGHS: a variable for each set, and for each number of sets."""
+    """Return the best log joint by HiGHS, with a variable for each set and each number of sets."""
     n, weights = problem.n_items, set_weights(problem)
     log_v = problem.tables.log_v[1:]
     members = members_of(problem).T.astype(float)
@@ -199,7 +199,7 @@ def _integer_optimum(problem: Problem) -> float:
 
 
 def _certificates(count: int, seed: int) -> list[Certificate]:
-    """Return honest certificates by every method, as even in number as they come."""
+    """Return valid certificates by every method, in about equal numbers."""
     by_kind: dict[str, list[Certificate]] = {kind: [] for kind in _KINDS}
     trial = 0
     while sum(map(len, by_kind.values())) < count:

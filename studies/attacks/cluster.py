@@ -60,7 +60,7 @@ def _processes() -> Iterator[Any]:
 
 
 def _both_are_there(client: Any) -> bool:
-    """Whether Dask has started a worker in place of the one that was killed: not always."""
+    """Whether Dask has replaced the worker that was killed, which it does not always do."""
     try:
         client.wait_for_workers(2, timeout=20)
     except TimeoutError:

@@ -20,7 +20,7 @@ _BEGIN, _END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 
 
 def known_attacks() -> dict[str, Attack]:
-    """Every function of a file in this folder from a count to an `Outcome`, by its name."""
+    """Return by name the functions of this folder that take a count and return an `Outcome`."""
     found: dict[str, Attack] = {}
     for about in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{about.name}")
@@ -72,7 +72,7 @@ def attacks(
 
 
 def write_page(page: Path, outcome: Outcome) -> None:
-    """Put an outcome into the page's table, beside those of other attacks."""
+    """Put an outcome into the page's table, next to those of other attacks."""
     kept = page.with_suffix(".json")
     outcomes = json.loads(kept.read_text()) if kept.exists() else {}
     outcomes[outcome.name] = outcome._asdict() | {"seconds": round(outcome.seconds, 1)}

@@ -1,4 +1,4 @@
-"""Forged certificates: ways to change one that is right so that it says something false.
+"""Forged certificates: ways to change a valid one so that it states something false.
 
 A forgery takes a certificate and random numbers, and returns another certificate, or None if it
 does not apply.  A change that leaves a valid proof of what is stated, such as a larger price with a
@@ -28,7 +28,7 @@ _KINDS = ("line", "prices", "sets", "quick", "ceiling", "", "proof")
 
 
 def _stated(c: Certificate, **figures: Any) -> Certificate:
-    """Return the certificate with other figures, and all that follows from them made to agree."""
+    """Return the certificate with other figures, and all dependent ones made to agree."""
     c = replace(c, **figures)
     gap = c.upper_bound - c.lower_bound
     optimal = bool(gap <= c.tolerance)
@@ -39,7 +39,7 @@ def _stated(c: Certificate, **figures: Any) -> Certificate:
 
 
 def _much(c: Certificate, rng: Rng) -> float:
-    """Return nats that no rounding explains."""
+    """Return an amount of nats too large for rounding."""
     return float(10.0 ** rng.uniform(-5.0, 3.0)) + 1e-9 * abs(c.upper_bound)
 
 
@@ -54,7 +54,7 @@ def _any_entry(c: Certificate, rng: Rng) -> int:
 
 
 def _tight_entry(c: Certificate) -> int | None:
-    """Return an entry whose prices have no room: they pay for the clusters of a best partition."""
+    """Return an entry whose prices are tight: they equal the weights of a best partition."""
     if not c.optimal or c.gap > 1e-6:
         return None
     held = [entry.low <= c.clustering.n_clusters <= entry.high for entry in c.prices]
@@ -122,7 +122,7 @@ def break_a_figure(c: Certificate, rng: Rng) -> Certificate:
 
 
 def break_all_figures(c: Certificate, rng: Rng) -> Certificate:
-    """Put one value that is no number in every place that must agree."""
+    """Put one value that is not a number in every place that must agree."""
     value: Any = (math.nan, math.inf, -math.inf)[rng.integers(3)]
     name = str(rng.choice(["upper_bound", "lower_bound"]))
     return _stated(c, **{name: value})
@@ -164,7 +164,7 @@ def change_the_clustering(c: Certificate, rng: Rng) -> Certificate:
 
 
 def break_labels(c: Certificate, rng: Rng) -> Certificate:
-    """Labels of a wrong type, length or range."""
+    """Give labels a wrong type, length or range."""
     labels = c.clustering.labels
     n = len(labels)
     wrong: list[Any] = [
@@ -176,7 +176,7 @@ def break_labels(c: Certificate, rng: Rng) -> Certificate:
 
 
 def change_labels(c: Certificate, rng: Rng) -> Certificate | None:
-    """Another partition, with the value of this one."""
+    """State another partition with the value of this one."""
     n = len(c.clustering.labels)
     labels = rng.integers(0, int(rng.integers(1, n + 1)), n)
     if rng.random() < 0.5:
@@ -200,7 +200,7 @@ def break_prices(c: Certificate, rng: Rng) -> Certificate:
 
 
 def forge_without_prices(c: Certificate, rng: Rng) -> Certificate:
-    """Claim anything, and prove it by nothing."""
+    """Claim something without any proof."""
     order = np.arange(len(c.clustering.labels)) if rng.random() < 0.7 else None
     method = str(rng.choice(_KINDS))
     upper = c.lower_bound - rng.choice([0.0, _much(c, rng)])
@@ -208,7 +208,7 @@ def forge_without_prices(c: Certificate, rng: Rng) -> Certificate:
 
 
 def break_an_entry(c: Certificate, rng: Rng) -> Certificate:
-    """A price, range, slope, slack or bound of a wrong type or beyond its range."""
+    """Give a price, range, slope, slack or bound a wrong type or an impossible value."""
     at, n = _any_entry(c, rng), len(c.clustering.labels)
     y = c.prices[at].y
     wrong_y: list[Any] = [
@@ -246,7 +246,7 @@ def without_number(c: Certificate, gone: int) -> Certificate:
 
 
 def leave_out_a_number(c: Certificate, rng: Rng) -> Certificate | None:
-    """Say nothing about some number of clusters."""
+    """Leave out some number of clusters."""
     most = max(entry.high for entry in c.prices)
     if most < 2:
         return None
@@ -304,7 +304,7 @@ def change_the_order(c: Certificate, rng: Rng) -> Certificate | None:
 
 
 def change_the_problem(c: Certificate, rng: Rng) -> Certificate | None:
-    """Other data, or another prior, for which the partition has another value."""
+    """Replace the data or the prior, under which the partition has another value."""
     given, kind = c.problem, rng.integers(4)
     if kind == 0:
         wrong: list[Any] = [None, 0, given.model, "data"]

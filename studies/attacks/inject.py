@@ -1,4 +1,4 @@
-"""Faults at chosen moments: in this process before a line or a system call, or in a child of it."""
+"""Faults at chosen moments: before a line or a system call of this process, or in a child of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def interrupted_at(at: int | None = None) -> Iterator[Moments]:
 
 
 def some_moments(n_moments: int, rng: Any, n_random: int = 10, n_last: int = 5) -> list[int]:
-    """Moments of a run of so many lines: some at random, and all of the last ones."""
+    """Return moments of a run of `n` lines: some at random, and all of the last ones."""
     chosen = rng.choice(n_moments, size=min(n_random, n_moments), replace=False) + 1
     return sorted({*chosen.tolist(), *range(max(1, n_moments - n_last), n_moments + 1)})
 
@@ -79,7 +79,7 @@ def kill_at(number: int) -> None:
 
 
 class Writes:
-    """Counts the writes below a folder, as Python tells of them."""
+    """Counts the writes below a folder, by Python's audit events."""
 
     error = 0
 
@@ -107,7 +107,7 @@ class Writes:
 
 
 class Refusals(Writes):
-    """Lets the system refuse the write of this number, or all from it on."""
+    """Lets the system refuse the write of a given number, or all from it on."""
 
     def __init__(self, folder: Path, number: int, error: int, lasting: bool) -> None:
         super().__init__(folder, number)
@@ -119,7 +119,7 @@ class Refusals(Writes):
 
 
 class Death(Writes):
-    """Kills this process just after the write of this number has begun."""
+    """Kills this process just after the write of a given number has begun."""
 
     def __init__(self, folder: Path, number: int, seconds: float) -> None:
         super().__init__(folder, number)

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line, and real ones at any moment: what was interrupted is given again."""
+"""Ctrl-C before any line, and real ones at any moment; interrupted calls are repeated."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _chains() -> tuple[int, Any]:
 
 
 def _signalled(rng: Any) -> None:
-    """A stream of batches, each given again when Ctrl-C stopped it; all count once."""
+    """Stream batches, repeating each that Ctrl-C stopped; every batch must count once."""
     X = rows()
 
     def stream() -> None:

@@ -1,4 +1,4 @@
-"""What an attack came to."""
+"""The outcome of an attack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
-    """How often an attack was made, and how often a promise was broken."""
+    """The number of times an attack was made, and of broken promises."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""A disk that is full, a permission that is lost, a file that may not grow: at any write."""
+"""A full disk, a lost permission, or a file that may not grow, at any write."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Attack = Callable[[int, int], Outcome]
 
 
 def in_rounds(attack: Attack, count: int, seeds: Sequence[int], minutes: float | None) -> Outcome:
-    """Make an attack `count` times; with `minutes`, so often in each round until they are spent.
+    """Make an attack `count` times, or with `minutes` as often in each round until they are spent.
 
     Each round has its own seed, made of `seeds` and its number.
     """
@@ -35,7 +35,7 @@ def in_rounds(attack: Attack, count: int, seeds: Sequence[int], minutes: float |
 def in_processes(
     attack: Attack, count: int, seed: int, processes: int, minutes: float | None
 ) -> Outcome:
-    """Make an attack in several processes with different seeds, and add up.
+    """Make an attack in several processes with different seeds, and add up the outcomes.
 
     They share `count` and `minutes`.  A process that dies counts as a broken promise.
     """
@@ -79,5 +79,5 @@ def _listen() -> None:
 
 
 def _processor_time() -> float:
-    """Return what this process and the children that it waited for have used."""
+    """Return the processor time of this process and of the children that it waited for."""
     return sum(os.times()[:4])

@@ -29,7 +29,7 @@ def draw(rng: Rng) -> tuple[Any, Family, Prior]:
 
 
 def without_structure(rng: Rng) -> Problem:
-    """Return a cloud of bits or of wide rows, in which proofs by prices alone may leave a gap."""
+    """Return a cloud of bits or of wide rows, for which prices alone may leave a gap."""
     n = int(rng.integers(9, 13))
     if rng.random() < 0.2:
         return Problem(rng.normal(size=(n, 5)), families.Gaussian(0.0, 4.0, 1.0), _prior(rng))
@@ -54,7 +54,7 @@ def _prior(rng: Rng) -> Prior:
 
 
 def _real(rng: Rng, n: int, width: int) -> Any:
-    """Numbers in one to three places, in ties, in copies of a value, far away, large or tiny."""
+    """Draw clustered, tied, repeated, distant, large or tiny numbers."""
     places = rng.integers(3, size=n)
     X = rng.normal(size=(n, width)) + 6.0 * rng.random() * places[:, None]
     if rng.random() < 0.3:
@@ -145,7 +145,7 @@ _DRAWS = (
 
 @cache
 def _partitions(n: int) -> tuple[Any, Any]:
-    """Return the members of every set of points, by its bits, and the sets of every partition."""
+    """Return the members of every set of points, by bits, and the sets of every partition."""
     masks = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)
     labels = np.array(list(all_partitions(n)))
     blocks = np.zeros_like(labels)

@@ -120,7 +120,7 @@ def _command(folder: Path, kind: str) -> list[str]:
 
 
 def _prepared(folder: Path, kind: str, rng: Any) -> float:
-    """Write a table, compile its kernels; return the seconds of a run that is not stopped."""
+    """Write a table and compile its kernels; return the seconds of a run that is not stopped."""
     pl.DataFrame(_TABLES[kind][0](rng)).write_csv(folder / f"{kind}.csv")
     seconds = _LONGEST
     for _ in range(2):
@@ -166,7 +166,7 @@ def _stopped(folder: Path, kind: str, at: float, rng: Any) -> tuple[_Stop | None
 
 
 def _check(place: Path, code: int, number: signal.Signals, said: list[str]) -> None:
-    """Raise unless all is there and can be read, or nothing and one line says so."""
+    """Raise unless all files are there and valid, or none is and one line says so."""
     left, out = [path.name for path in place.iterdir()], place / "out"
     ours = any("dpsearch" in line and line.lstrip().startswith("File") for line in said)
     # Python itself shows where it was, if it had not come to the program yet.

@@ -1,4 +1,4 @@
-"""The work that is attacked: everything that writes, and what must hold when it is stopped."""
+"""The work that is attacked: all that writes files, and what must hold when it is stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUICK = ("--refine", "no", "--family", "gaussian", "--quiet")
 
 
 def rows(seed: int = 0, n: int = BATCH * N_BATCHES) -> Any:
-    """Four clusters in the plane."""
+    """Return rows of four clusters in the plane."""
     rng = np.random.default_rng(seed)
     return 9.0 * rng.normal(size=(4, 2))[rng.integers(4, size=n)] + rng.normal(size=(n, 2))
 
@@ -55,7 +55,7 @@ def command(folder: Path, *arguments: object) -> None:
 
 
 def prepared(folder: Path, *arguments: object) -> None:
-    """The same where it must succeed."""
+    """Run the command line in a folder; raise if it does not succeed."""
     with contextlib.suppress(SystemExit):
         command(folder, *arguments)
 
@@ -65,7 +65,7 @@ def digest(path: Path) -> str:
 
 
 def archive(path: Path) -> str:
-    """A digest of all that an archive says, except for how long it took."""
+    """Return a digest of an archive's contents, except for the times in it."""
     if not path.exists():
         return "none"
     with np.load(path) as entries:
@@ -79,7 +79,7 @@ def archive(path: Path) -> str:
 
 
 def page(path: Path) -> str:
-    """Whether a page or a picture is there, and ends as it should."""
+    """Return whether a page or a picture is there and complete."""
     if not path.exists():
         return "none"
     end = path.read_bytes()[-20:].strip()
@@ -121,7 +121,7 @@ def _predict(folder: Path) -> None:
 
 
 def _stream(folder: Path) -> None:
-    """Batches one after the other, each saved; begins where the file says."""
+    """Stream batches, saving each, from where the file has stopped."""
     path = folder / "model.npz"
     model = load(path) if path.exists() else DPMixture(GAUSSIAN, 1.0, refine=False)
     seen = int(model.mixture_.sizes.sum()) if path.exists() else 0

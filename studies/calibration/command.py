@@ -38,7 +38,7 @@ _EDGES = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 
 
 class Found:
-    """Everything that the study measured."""
+    """The measurements of the study."""
 
     def __init__(self) -> None:
         self.ranks: list[Ranks] = []
@@ -193,7 +193,7 @@ def _reliability_row(name: str, found: Sequence[Reliability]) -> str:
 
 
 def _figure(found: Found, path: Path) -> None:
-    """Draw the rank histograms, each within what 99 % of uniform ones would be."""
+    """Draw the rank histograms, with the band that contains 99 % of uniform ones."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,4 +1,4 @@
-"""Bugs that the study must see, each planted in a running copy of the package."""
+"""Bugs that the study must detect, each planted in a running copy of the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from studies.calibration.ranks import Ranks, of_outliers, of_predictions, of_sam
 
 
 class Bug(NamedTuple):
-    """What is wrong, how to plant it, and the part of the study that looks there."""
+    """A bug, how to plant it, and the part of the study that must detect it."""
 
     what: str
     planted: Callable[[], Any]
@@ -80,6 +80,6 @@ BUGS = (
 
 
 def caught(bug: Bug, count: int, seed: int) -> Ranks:
-    """Return the ranks that are least uniform with the bug in place."""
+    """Return the least uniform ranks with the bug in place."""
     with bug.planted():
         return min(bug.ranks(count, seed), key=Ranks.p_value)

@@ -39,7 +39,7 @@ class Ranks(NamedTuple):
     at_most: bool = False  # of discrete data: small ones no more often than they should be
 
     def p_value(self) -> float:
-        """Return that of the χ² test of ten bins; of p-values of discrete data, at .05."""
+        """Return the p-value of the χ² test of ten bins; for discrete data, of the share ≤ 0.05."""
         if self.at_most:
             below = int((np.asarray(self.shares) <= 0.05).sum())
             return float(binomtest(below, len(self.shares), 0.05, "greater").pvalue)
@@ -50,7 +50,7 @@ class Ranks(NamedTuple):
 
 
 def _rank(truth: float, values: Any, rng: Rng) -> float:
-    """Return the rank of the truth among values, ties at random, as a share."""
+    """Return the rank of the truth among values as a share, with ties broken at random."""
     below = int((values < truth).sum())
     ties = int((values == truth).sum())
     return (below + int(rng.integers(ties + 1))) / (len(values) + 1.0)
@@ -84,7 +84,7 @@ def of_samplers(family: str, sampler: str, count: int, seed: int) -> Iterator[Ra
 
 
 class Reliability(NamedTuple):
-    """Probabilities that a new row shares a cluster with rows of the fit, and whether it does."""
+    """Probabilities that a new row shares a cluster with rows of the fit, and the truth."""
 
     family: str
     by: str
@@ -144,7 +144,7 @@ def of_outliers(family: str, gaps: bool, count: int, seed: int) -> Ranks:
 
 
 def _without_steps(p_value: float, gaps: bool, rng: Rng) -> float:
-    """Return a number between a p-value and the next smaller one that it might have been.
+    """Return a uniform draw between a p-value and the next smaller possible one.
 
     Those of rows with gaps are h/l, with l the number of draws until h are as low; the others have
     20,000 steps.
@@ -155,7 +155,7 @@ def _without_steps(p_value: float, gaps: bool, rng: Rng) -> float:
 
 
 class MapFigures(NamedTuple):
-    """What one partition, the best found, says of new rows of the model's clusters."""
+    """What the best partition found says about new rows of the model's clusters."""
 
     family: str
     n_rows: int

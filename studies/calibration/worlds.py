@@ -23,7 +23,7 @@ LEARNED = priors.DirichletProcess(priors.Gamma(SHAPE, RATE))
 
 
 class Kind(NamedTuple):
-    """A family, its parameters of one cluster drawn at random, and rows given them."""
+    """A family, with functions that draw a cluster's parameters and rows given them."""
 
     family: Family
     parameters: Callable[[Rng], Parameters]
@@ -109,7 +109,7 @@ def draw(
     n_new: int = 1,
     inside: bool = False,
 ) -> World:
-    """Draw α, a partition, parameters, rows and new rows, which may have to be `inside` clusters.
+    """Draw α, a partition, parameters, rows and new rows (from existing clusters if `inside`).
 
     Each new row is drawn as if it were the next one.
     """

@@ -1,1 +1,1 @@
-"""Clouds that are not Gaussian, and mixtures of them: what `auto` makes of them."""
+"""Clouds that are not Gaussian, and mixtures of them, under the automatic choice."""

@@ -1,4 +1,4 @@
-"""How often one cloud is one cluster, and mixtures against the family that generated them."""
+"""How often a cloud is one cluster, and mixtures against the family that generated them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Wide tables of counts: what their rows become before they are clustered."""
+"""Wide tables of counts: transforms of their rows before clustering."""

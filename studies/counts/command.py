@@ -23,7 +23,7 @@ _HANDFUL = 5
 
 
 class Design(NamedTuple):
-    """How a table is drawn."""
+    """The parameters by which a table is drawn."""
 
     n_rows: int
     width: int
@@ -36,7 +36,7 @@ class Design(NamedTuple):
 
 
 def design(rng: Rng, small: bool) -> Design:
-    """Return a design at random."""
+    """Return a random design."""
     n_rows = int(rng.choice([100, 200, 300] if small else [100, 200, 500, 1000, 2000]))
     width = int(rng.choice([500, 1000] if small else [500, 1000, 2000, 5000]))
     return Design(
@@ -71,7 +71,7 @@ def _shares(X: Matrix) -> Matrix:
 
 
 def _of_one_unit(Y: Matrix) -> Labels:
-    """Cluster by the components above the noise of columns that are not divided by anything."""
+    """Cluster by the components above the noise, without scaling columns."""
     family = ProjectedGaussian._leading(Y, Y.mean(axis=0), np.ones(Y.shape[1]))
     return _clusters(family.project(Y))
 
@@ -100,7 +100,7 @@ WAYS: dict[str, Callable[[Matrix], Labels]] = {
 
 
 class Found(NamedTuple):
-    """What a way gives for a draw."""
+    """The result of one transform for one table."""
 
     way: str
     how: Design
@@ -111,7 +111,7 @@ class Found(NamedTuple):
 
 
 def tried(task: tuple[int, bool, tuple[str, ...]]) -> list[Found]:
-    """Draw one table and cluster it in several ways."""
+    """Draw one table and cluster it under several transforms."""
     seed, small, ways = task
     rng = np.random.default_rng([2021, seed])
     how = design(rng, small)
@@ -150,7 +150,7 @@ def counts(
 
 
 def _page(found: list[Found], ways: tuple[str, ...], draws: int) -> Iterator[str]:
-    """Yield the lines of a page: one table for all draws, one for each thing that was varied."""
+    """Yield the lines of a page: a table for all draws, and one for each varied parameter."""
     rows = sorted({one.how.n_rows for one in found})
     yield "# Wide tables of counts"
     yield ""

@@ -23,7 +23,7 @@ _JOBS: list[tuple[str, str, Callable[[], tuple[Any, Any]]]] = []
 
 
 class Score(NamedTuple):
-    """What a default fit found."""
+    """The scores of a default fit."""
 
     name: str
     role: str
@@ -80,7 +80,7 @@ def _listed(table: Any, form: str) -> Callable[[], tuple[Any, Any]]:
 
 
 def jobs(data: Path | None, seeds: int, which: str) -> None:
-    """Collect what is to be measured."""
+    """Collect the fits to measure."""
     from studies.peers import unlisted
     from studies.peers.tables import labelled_tables
 

@@ -15,7 +15,7 @@ OWN, OTHER = "of the family's shape", "of other shapes"
 
 
 class Planted(NamedTuple):
-    """A table to be drawn, with the groups that it has."""
+    """A table to draw, with its groups."""
 
     name: str
     role: str  # OWN or OTHER
@@ -24,12 +24,12 @@ class Planted(NamedTuple):
 
 
 def groups(k: int, n: int, rng: Rng) -> Labels:
-    """Groups of unequal sizes."""
+    """Draw groups of unequal sizes."""
     return rng.choice(k, size=n, p=rng.dirichlet(np.full(k, 3.0)))
 
 
 def process(alpha: float, n: int, rng: Rng) -> Labels:
-    """Groups from the Chinese restaurant process."""
+    """Draw groups from the Chinese restaurant process."""
     sizes: list[int] = []
     out = np.empty(n, np.int64)
     for i in range(n):
@@ -42,7 +42,7 @@ def process(alpha: float, n: int, rng: Rng) -> Labels:
 
 
 def gaussians(y: Labels, width: int, spread: float, rng: Rng, *, full: bool = True) -> Any:
-    """Rows of Gaussians with means and covariances drawn at random."""
+    """Draw rows of Gaussians with random means and covariances."""
     out = np.empty((len(y), width))
     for k in range(int(y.max()) + 1):
         own = y == k
@@ -56,7 +56,7 @@ def gaussians(y: Labels, width: int, spread: float, rng: Rng, *, full: bool = Tr
 
 
 def documents(y: Labels, words: int, length: int, rng: Rng, burst: float | None = None) -> Any:
-    """Counts of words; with `burst`, a word that occurs is likely to occur again."""
+    """Draw counts of words; with `burst`, a word that occurs is likely to occur again."""
     topics = rng.dirichlet(np.full(words, 0.2), size=int(y.max()) + 1)
     rows = []
     for k in y:
@@ -78,7 +78,7 @@ def categories(y: Labels, width: int, rng: Rng) -> dict[str, Any]:
 
 
 def frame(y: Labels, rng: Rng, spread: float = 2.5) -> Any:
-    """Numbers, counts and categories."""
+    """Draw a frame of numbers, counts and categories."""
     numbers = gaussians(y, 3, spread, rng, full=False)
     counted = counts(y, 2, rng)
     columns: dict[str, Any] = {f"x{d}": numbers[:, d] for d in range(3)}
@@ -96,7 +96,7 @@ def curved(y: Labels, rng: Rng) -> Any:
 
 
 def planted() -> Iterator[Planted]:
-    """All that is drawn, once for each seed."""
+    """Return all planted tables, once for each seed."""
 
     def one(name: str, role: str, k: int, n: int, make: Callable[[Labels, Rng], Any]) -> Planted:
         def draw(rng: Rng) -> tuple[Any, Labels]:

@@ -1,1 +1,1 @@
-"""Benchmarks against the tools that people use today: what `python -m studies peers` runs."""
+"""Comparison with tools in common use: `python -m studies peers`."""

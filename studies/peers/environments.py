@@ -1,7 +1,7 @@
-"""An environment for each peer: a folder with its own Python packages, pinned, made when needed.
+"""An environment for each peer: a folder with its own pinned Python packages, made when needed.
 
 `environments/NAME.txt` is the whole list of an environment's packages with their versions, so that
-pip has nothing to decide (`--no-deps`); this also gets past pins that peers have on their own.
+pip resolves nothing (`--no-deps`); this also overrides version limits of the peers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INSTALL_SECONDS = 1800.0
 
 
 class EnvironmentProblem(DPSearchError):
-    """An environment cannot be made; its tools are left out, and the rest goes on."""
+    """Raised if an environment cannot be made; its tools are left out, and the rest continues."""
 
 
 def requirements(name: str) -> str:
@@ -39,7 +39,7 @@ def version(name: str, package: str) -> str:
 
 
 def default_folder() -> Path:
-    """Where environments are kept unless said otherwise: the user's cache folder."""
+    """Return the default folder of environments, in the user's cache folder."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
@@ -48,7 +48,7 @@ def default_folder() -> Path:
 
 
 class Environments:
-    """Environments below a folder, by name; one that is there and matches is used again."""
+    """Environments below a folder, by name; an existing one that matches is reused."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Environments:
         return self.folder / f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
 
     def python(self, name: str) -> Path:
-        """The Python of an environment, which is made if it is not there; a failure is kept."""
+        """Return the Python of an environment, making it if necessary; a failure is remembered."""
         with self._lock:
             if name in self._problems:
                 raise self._problems[name]

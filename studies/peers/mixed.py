@@ -77,7 +77,7 @@ def draw(settings: Settings, seed: int) -> Drawn:
 
 
 def _judged(X: Matrix, weights: Vector, means: Matrix, rates: Matrix, levels: Any) -> Labels:
-    """The most probable cluster of each row, of what is observed of it."""
+    """Return the most probable cluster of each row, given its observed values."""
     score = np.tile(np.log(weights), (len(X), 1))
     n_numbers, n_counts = means.shape[1], rates.shape[1]
     for j, column in enumerate(X.T):

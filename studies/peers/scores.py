@@ -1,4 +1,4 @@
-"""What labels are worth: against the true classes, and by the log joint of one model."""
+"""Scores of labels: against the true classes, and by the log joint of one model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from studies.peers.units import Outcome, Unit
 
 @dataclass(frozen=True)
 class Score:
-    """One unit, judged.  Points that HDBSCAN calls noise (−1) count as one more label in ARI, AMI
+    """The scores of a unit.  Points that HDBSCAN calls noise (−1) count as one label in ARI, AMI
     and log joint, and are left out of the number of clusters."""
 
     unit: Unit
@@ -44,7 +44,7 @@ class Score:
 
 
 def scored(results: Sequence[tuple[Unit, Outcome]]) -> list[Score]:
-    """Judge all units."""
+    """Score all units."""
     values = log_joints(results)
     return [
         judge(unit, outcome, value) for (unit, outcome), value in zip(results, values, strict=True)
@@ -73,7 +73,7 @@ def judge(unit: Unit, outcome: Outcome, log_joint: float | None = None) -> Score
 
 
 def log_joints(results: Sequence[tuple[Unit, Outcome]]) -> list[float | None]:
-    """The log joint of each unit's labels under the family that dpsearch chose for that data.
+    """Return the log joint of each unit's labels under the family that dpsearch chose.
 
     The family is the one of dpsearch's first seed on the same form of the same table, the prior
     its default.  None where dpsearch did not run, or has no family for the table as it is.
@@ -95,7 +95,7 @@ def log_joints(results: Sequence[tuple[Unit, Outcome]]) -> list[float | None]:
 
 
 def _problem(unit: Unit, outcome: Outcome) -> Problem | None:
-    """Build the model that dpsearch used; None if it does not give back the value it reported."""
+    """Build the model that dpsearch used; None if it does not reproduce the reported value."""
     arrays = unit.table.form(unit.data_form, unit.seed)
     X = sparse(arrays) if "indptr" in arrays else arrays["X"]
     try:

@@ -1,4 +1,4 @@
-"""Scores put together: a cell is one tool on one form of one table, over its seeds."""
+"""Summaries of scores: a cell is one tool on one form of a table, over its seeds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def status(self) -> str:
-        """What to show in place of a number when a seed gave none."""
+        """The text to show in place of a number if a seed gave none."""
         score = next(score for score in self.scores if not score.done)
         stopped = score.outcome.status == "stopped"
         return score.outcome.message if stopped else score.outcome.status
@@ -46,7 +46,7 @@ class Cell:
         return float(np.mean([of(score) for score in self.scores]))
 
     def counted(self, of: Callable[[Score], float]) -> float:
-        """The mean; 0 if a seed was stopped or failed: that tool gave no answer."""
+        """The mean, with 0 if a seed was stopped or failed and so gave no answer."""
         return self.mean(of) if self.done else 0.0
 
     @property
@@ -66,7 +66,7 @@ class Cell:
         return self.mean(lambda score: score.outcome.seconds)
 
     def text(self, of: Callable[[Score], float], form: Callable[[float], str]) -> str:
-        """The mean over seeds and, where they differ, the smallest and the largest value."""
+        """The mean over seeds and, if they differ, the smallest and the largest value."""
         if not self.done:
             return self.status
         values = [of(score) for score in self.scores]
@@ -101,7 +101,7 @@ def two_digits(value: float) -> str:
 
 
 def cells(scores: Sequence[Score]) -> list[Cell]:
-    """Group by table, form and tool, in the order of the scores."""
+    """Group scores by table, form and tool, in their order."""
     grouped: dict[tuple[str, str, str], list[Score]] = {}
     for score in scores:
         unit = score.unit
@@ -111,7 +111,7 @@ def cells(scores: Sequence[Score]) -> list[Cell]:
 
 @dataclass(frozen=True)
 class Line:
-    """One tool over all labelled sets that it was tried on."""
+    """The scores of one tool over all labelled sets that it was tried on."""
 
     tool: Tool
     cells: Sequence[Cell]
@@ -130,7 +130,7 @@ class Line:
 
 
 def lines(main: Sequence[Cell]) -> list[Line]:
-    """The tools, best mean ARI first; those that are not installed are left out."""
+    """Return the tools by decreasing mean ARI; those that are not installed are left out."""
     by_tool: dict[str, list[Cell]] = {}
     for cell in main:
         if cell.installed:

@@ -52,7 +52,7 @@ class Table:
         return self.source(seed if self.drawn else 0)[1]
 
     def form(self, form: str, seed: int) -> Arrays:
-        """The table as a tool gets it."""
+        """Return the table in the form that a tool gets."""
         raw = self.raw(seed)
         if form == "raw":
             return raw
@@ -65,7 +65,7 @@ class Table:
         raise ValueError(form)
 
     def stamp(self, form: str, seed: int) -> str:
-        """A fingerprint of the data and of what is done with them; the same on every machine."""
+        """A fingerprint of the data and their preprocessing, the same on every machine."""
         digest = hashlib.sha256(f"{FORMS_VERSION} {form} {seed if form == 'gaps' else 0}".encode())
         for name, array in sorted(self.raw(seed).items()):
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -77,7 +77,7 @@ class Table:
 
 
 def standardised(X: Matrix) -> Matrix:
-    """Centre and scale each column by what is observed of it; drop those that do not vary."""
+    """Standardise each column by its observed values; drop constant columns."""
     X = np.asarray(X, np.float64)
     deviations = np.nanstd(X, axis=0)
     # A constant column of large values may get a tiny deviation by rounding.
@@ -86,20 +86,20 @@ def standardised(X: Matrix) -> Matrix:
 
 
 def common(X: Matrix) -> Matrix:
-    """What every numeric tool gets."""
+    """Return the form that every numeric tool gets."""
     out = standardised(X)
     return datasets.principal_components(out, WIDEST) if out.shape[1] > WIDEST else out
 
 
 def with_gaps(X: Matrix, share: float, seed: int) -> Matrix:
-    """Remove entries at random, each with the same probability, and standardise what is left."""
+    """Remove entries at random with the same probability, and standardise the rest."""
     out = np.array(X, np.float64)
     out[np.random.default_rng([seed, 30]).random(out.shape) < share] = np.nan
     return standardised(out)
 
 
 def latent_columns(counts: Any) -> Matrix:
-    """Documents as numbers: tf-idf, truncated singular value decomposition, length one."""
+    """Return documents as numbers: tf-idf, truncated singular value decomposition, length one."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import normalize
@@ -144,7 +144,7 @@ def _mnist(folder: Path) -> tuple[Arrays, Labels]:
 
 
 def news_part(counts: Any, classes: Labels, words: int = NEWS_WORDS) -> tuple[Arrays, Labels]:
-    """Keep the most frequent words, and the documents that have any of them."""
+    """Keep the most frequent words, and the documents that contain any of them."""
     totals = np.asarray(counts.sum(axis=0)).reshape(-1)
     counts = counts[:, np.sort(np.argsort(-totals, kind="stable")[:words])].tocsr()
     kept = np.flatnonzero(np.diff(counts.indptr) > 0)
@@ -202,7 +202,7 @@ def labelled_tables(folder: Path | None) -> tuple[list[Table], list[str]]:
 
 
 def mixed_tables() -> list[Table]:
-    """Drawn tables of numbers, counts and categories with gaps, and the clusters that they have."""
+    """Return drawn tables of numbers, counts and categories with gaps, and their clusters."""
 
     def source(settings: mixed.Settings, seed: int) -> tuple[Arrays, Labels]:
         drawn = mixed.draw(settings, seed)

@@ -33,7 +33,7 @@ BUSY = 1.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a unit: status done, stopped (at the limit), failed or not installed."""
+    """The outcome of a unit: done, stopped (at the limit), failed or not installed."""
 
     status: str
     seconds: float = 0.0  # processor time of the fit; of a stopped unit, the limit
@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def long_enough(self) -> bool:
-        """Whether its time says anything about how busy the machine was."""
+        """Whether the unit took long enough to tell whether the machine was busy."""
         return self.status == "done" and self.seconds >= 0.1
 
     @property
@@ -72,7 +72,7 @@ class Unit:
         return self.tool.settings_for(len(np.unique(self.table.truth(self.seed))))
 
     def key(self) -> dict[str, Any]:
-        """Everything that the result depends on; no path, no limit, nothing of the machine."""
+        """All that the result depends on: no path, no limit, and nothing about the machine."""
         return {
             "tool": self.tool.name,
             "worker": self.tool.worker,
@@ -84,9 +84,9 @@ class Unit:
 
 
 class Store:
-    """A folder of outcomes as JSON files.  What failed is not kept: it is tried again.
+    """A folder of outcomes as JSON files.  Failures are not kept, so that they are tried again.
 
-    retime: take what was timed on a busy machine as not kept.
+    retime: ignore kept outcomes that were timed on a busy machine.
     """
 
     def __init__(self, folder: Path, *, retime: bool = False) -> None:
@@ -101,7 +101,7 @@ class Store:
         return self.folder / f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
     def get(self, unit: Unit, limit: float) -> Outcome | None:
-        """What is kept, as a run with this limit would have had it; None if it must be run."""
+        """Return the outcome that a run with this limit would have had; None if it must be run."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = Outcome(**json.loads(self.path(unit).read_text(encoding="utf-8"))["outcome"])
             if kept.busy and self.retime:
@@ -122,7 +122,7 @@ def stopped(limit: float) -> Outcome:
 
 
 class Runner:
-    """Runs units, or finds them in the store."""
+    """Runs units, or takes their outcomes from the store."""
 
     def __init__(self, store: Store, environments: Environments, limit: float) -> None:
         self.store = store

@@ -1,1 +1,1 @@
-"""How far log H on nodes is from the integral that it stands for."""
+"""The error of log H on nodes as an approximation of the integral."""

@@ -1,1 +1,1 @@
-"""The paper's other systems on one model: search against samplers, particles and mean field."""
+"""Search against samplers, particle filters and mean field on the same model."""

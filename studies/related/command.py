@@ -36,7 +36,7 @@ class _Loaded(NamedTuple):
 
 
 def _unit(one: _Loaded) -> float:
-    """Return the seconds of a beam of 10: the least of three runs."""
+    """Return the seconds of a search with a beam of 10: the least of three runs."""
     from dpsearch import search
 
     seconds = []
@@ -48,7 +48,7 @@ def _unit(one: _Loaded) -> float:
 
 
 def _compiled(method: str, problems: list[Any], fresh: Any) -> bool:
-    """Run a method until nothing is left to compile, which takes longer than the method has."""
+    """Run a method until all its kernels are compiled, which takes longer than its limit."""
     from studies.related.methods import METHODS
 
     for problem in problems:
@@ -61,7 +61,7 @@ def _compiled(method: str, problems: list[Any], fresh: Any) -> bool:
 
 
 def _measured(one: _Loaded, method: str, limit: float, unit: float) -> dict[str, Any]:
-    """Run one method in this process, which has seen nothing but the data."""
+    """Run one method in this process, which has only the data."""
     from studies.related.methods import METHODS
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -88,7 +88,7 @@ class _Run:
         return float(min(t * self.results[name]["unit"], self.cap))
 
     def jobs(self, sets: list[_Loaded]) -> list[Job]:
-        """What is missing, the shorter times first and of each the longest first."""
+        """The missing runs, by increasing time limit, and the longest first for each limit."""
         wanted = [(one, method, t, self.limit(one.name, t)) for one in sets
                   for method, t in self.missing(one.name)]  # fmt: skip
         wanted.sort(key=lambda job: (job[2], -job[3]))
@@ -109,7 +109,7 @@ class _Run:
 
 
 def _loaded(run: _Run, data: Path | None, quick: bool) -> Iterator[_Loaded]:
-    """Yield the sets of which something is missing, with their place in the file."""
+    """Yield the sets with missing results, with their place in the file."""
     from dpsearch import Problem, priors
     from studies.related.problems import sets
 

@@ -1,4 +1,4 @@
-"""Every method under the same limit of time: what it has found when that is over."""
+"""Every method under the same time limit, and its result when the time is over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS_OF_A_CELL = 10  # of the tree, when it has been refined
 
 
 class Found(NamedTuple):
-    """What a method has after some time."""
+    """The result of a method after some time."""
 
     seconds: float
     log_joint: float  # of the best partition
@@ -45,10 +45,10 @@ def density(problem: Problem, partitions: Sequence[Labels], weights: Vector, fre
 
 
 def effective_size(values: Vector) -> float:
-    """Effective size of a chain: n over its autocorrelation time (Geyer 1992, positive pairs).
+    """Return the effective size of a chain: n over its autocorrelation time (Geyer 1992).
 
     NaN for a chain whose halves have means that are more than a standard deviation apart: it is
-    still on its way, and what it has so far says nothing of how it mixes.
+    not stationary yet, so its values say nothing about its mixing.
     """
     n = len(values)
     if n < 8 or not np.ptp(values):
@@ -66,7 +66,7 @@ def effective_size(values: Vector) -> float:
 
 
 def by_search(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
-    """The widest beam that should take no longer than the limit."""
+    """Search with the widest beam that should take no longer than the limit."""
     begun = time.perf_counter()
     beam = int(np.clip(10 * limit / unit, 10, _MOST_BEAM))
     found = search(problem, beam_size=beam)
@@ -74,7 +74,7 @@ def by_search(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
 
 
 def by_refinement(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
-    """Search, and refinement for the rest of the time."""
+    """Search, then refine for the rest of the time."""
     begun = time.perf_counter()
     found = search(problem, beam_size=1)
     left = max(0.0, limit - (time.perf_counter() - begun))
@@ -82,7 +82,7 @@ def by_refinement(problem: Problem, limit: float, fresh: Any, unit: float) -> Fo
 
 
 def by_particles(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
-    """As many particles as there is time for, by what a few of them took."""
+    """Filter with as many particles as there is time for, estimated from a few of them."""
     begun = time.perf_counter()
     particles, spent = 10, 0.0
     found = particle_filter(problem, particles=particles, rng=0)
@@ -105,7 +105,7 @@ def by_particles(problem: Problem, limit: float, fresh: Any, unit: float) -> Fou
 
 
 def by_chain(moves: Sequence[Move], start: str = "one") -> Callable[..., Found]:
-    """A sampler that begins with all rows in one cluster, or where greedy search ends."""
+    """Run a sampler from one cluster of all rows, or from the result of greedy search."""
 
     def run(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
         begun = time.perf_counter()
@@ -142,7 +142,7 @@ def by_chain(moves: Sequence[Move], start: str = "one") -> Callable[..., Found]:
 
 @contextmanager
 def _stopped_after(limit: float) -> Iterator[Callable[[Any], None]]:
-    """Interrupt what runs when the time is over, as Ctrl-C does, but not before its first event."""
+    """Interrupt a method when the time is over, as Ctrl-C does, but not before its first event."""
     began = False
 
     def note(event: Any) -> None:
@@ -166,9 +166,9 @@ def _stopped_after(limit: float) -> Iterator[Callable[[Any], None]]:
 def by_variational(
     variant: str, start: str = "search", in_cells: bool = False
 ) -> Callable[..., Found]:
-    """Mean field, from where greedy search ends, which is its default, or from one component.
+    """Run mean field from the result of greedy search, its default, or from one component.
 
-    In cells of a tree it has a tail, as the accelerated method has (Kurihara et al. 2006).
+    With cells of a tree it has a tail, like the accelerated method of Kurihara et al. (2006).
     """
 
     def run(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:

@@ -74,7 +74,7 @@ def _peer(table: Any) -> tuple[Any, Family]:
 
 
 def sets(data: Path | None, quick: bool) -> Iterator[Set]:
-    """Yield the data sets that are there; say which are not."""
+    """Yield the available data sets; print which are missing."""
     for n, width, n_clusters in ((500, 2, 6), (5000, 10, 30)):
         name = f"artificial, {n:,}×{width}"
         yield Set(name, partial(_artificial, n, width, n_clusters))

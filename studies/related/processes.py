@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, each on a core of its own and with a limit of time."""
+"""Jobs in separate processes, each on its own core and with a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_WAIT = 60.0  # seconds; a wait cannot be without end
 
 
 class Job(NamedTuple):
-    """A call that is made in a process forked from this one."""
+    """A call to make in a process forked from this one."""
 
     key: Any
     call: Callable[[], Any]
@@ -30,10 +30,10 @@ class _Running(NamedTuple):
 
 
 def run_jobs(jobs: Iterable[Job], n_processes: int, until: float) -> Iterator[tuple[Any, Any]]:
-    """Run jobs, so many at a time; yield the key and result of each when it has ended.
+    """Run jobs, `n_processes` at a time; yield the key and result of each when it has ended.
 
     The result is None if the job ran into its limit, or failed.  At the time `until`, of
-    `time.monotonic`, what is running is ended, and nothing more is said of it.
+    `time.monotonic`, running jobs are ended without a result.
     """
     pending = list(jobs)[::-1]
     cores = sorted(os.sched_getaffinity(0))
@@ -73,7 +73,7 @@ def _work(call: Callable[[], Any], core: int, there: Connection) -> None:
 
 
 def _result(pipe: Any, process: Any, *, end: bool = False) -> Any:
-    """What a process has sent; None if nothing.  It is over then."""
+    """Return what a process has sent, None if nothing, and end the process."""
     try:
         out = None if end or not pipe.poll() else pipe.recv()
     except EOFError:

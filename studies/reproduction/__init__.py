@@ -1,1 +1,1 @@
-"""The experiments of the paper's section 4, each by one command: `python -m studies reproduce`."""
+"""The experiments of the paper's section 4: `python -m studies reproduce`."""

@@ -70,7 +70,7 @@ QUICK = Settings(
 
 
 class Record(NamedTuple):
-    """One method on one set under one prior."""
+    """The result of one method on one set under one prior."""
 
     dimension: int
     size: int
@@ -98,7 +98,7 @@ class Record(NamedTuple):
 
 
 def run(settings: Settings, cache: Cache, n_jobs: int, tell: Tell) -> list[Record]:
-    """Return the records of all sets, from the cache where they are there."""
+    """Return the records of all sets, from the cache if they are there."""
     units = [
         {"dimension": d, "size": n, "number": s, **_relevant(settings)}
         for d in settings.dimensions
@@ -121,7 +121,7 @@ def run(settings: Settings, cache: Cache, n_jobs: int, tell: Tell) -> list[Recor
 
 
 def _relevant(settings: Settings) -> dict[str, Any]:
-    """What a set's results depend on besides which set it is."""
+    """What the results of a set depend on, besides the set."""
     out = {**asdict(settings), "family": repr(FAMILY), "priors": repr(PRIORS), "alpha": ALPHA}
     out["methods"] = repr([SEARCHES, SAMPLERS, LEFT_OUT, STARTS, MOVES])
     for name in ("sizes", "dimensions", "n_sets"):
@@ -154,7 +154,7 @@ _compiled = False
 
 
 def _compile() -> None:
-    """Have all kernels compiled or loaded, once in each process, so that they are not timed."""
+    """Compile or load all kernels, once in each process, so that this is not timed."""
     global _compiled
     if not _compiled:
         brief = Settings(runs_per_start=1, sweeps=2, max_states=50, proof_seconds=2.0)
@@ -225,7 +225,7 @@ def _records(unit: dict[str, Any]) -> list[Record]:
 
 
 def _possible(record: Record) -> Record:
-    """Raise if a method is above a proved optimum by more than rounding: one of them is wrong."""
+    """Raise if a method exceeds a proved optimum by more than rounding, as one must be wrong."""
     if record.value < record.optimum - _SAME:
         raise RuntimeError(
             f"{record.method} found {record.value!r}, below the optimum {record.optimum!r} by"
@@ -238,7 +238,7 @@ def _possible(record: Record) -> Record:
 def _timed_search(
     problem: Problem, method: str, max_states: int, max_seconds: float
 ) -> tuple[Outcome, float]:
-    """Run a search; the middle of three times if it is brief."""
+    """Run a search; take the median of three times if it is short."""
     heuristic, queue = SEARCHES[method]
     times: list[float] = []
     while not times or (len(times) < 3 and times[0] < _BRIEF):

@@ -1,6 +1,6 @@
-"""The claims of section 4.1, each with what a run says about it under one prior.
+"""The claims of section 4.1, each with the finding of a run under one prior.
 
-A *cell* is a size in a dimension; figures of a cell are means over its sets, as in the paper.
+A *cell* is a size and a dimension; figures of a cell are means over its sets, as in the paper.
 Methods that were stopped in all sets of a cell have no figure in it.
 """
 
@@ -54,7 +54,7 @@ def cells(rows: Rows, value: Value, methods: tuple[str, ...] = METHODS) -> Cells
 
 
 def claims(rows: Rows) -> list[tuple[str, Finding]]:
-    """All claims, for the records of one prior."""
+    """Return all claims with the findings for the records of one prior."""
     return [
         ("both inadmissible searches are optimal", _both_optimal(rows)),
         ("full admissible searches find the optimum", _full_optimal(rows)),
@@ -135,7 +135,7 @@ def _gibbs(rows: Rows) -> Finding:
 
 
 def _compared(rows: Rows, value: Value, first: str, second: str) -> tuple[int, int, int]:
-    """In how many cells the first has less, the second has less, and all."""
+    """Return the number of cells where the first has less, where the second has less, and all."""
     table = cells(rows, value, (first, second))
     less = sum(c[first] < c[second] - 1e-9 for c in table.values())
     more = sum(c[first] > c[second] + 1e-9 for c in table.values())
@@ -168,7 +168,7 @@ def _slower(rows: Rows) -> Finding:
 
 
 def _growth(rows: Rows) -> Finding:
-    """From the smallest size to the largest at which no set was stopped."""
+    """Describe the growth from the smallest size to the largest at which no set was stopped."""
     said, fast = [], True
     for method in ("trivial", "tighter"):
         own = of(rows, method)
@@ -191,7 +191,7 @@ def _growth(rows: Rows) -> Finding:
 
 
 def limits(rows: Rows, method: str) -> str:
-    """Where a search was stopped, by which limit and after how long; how long if it was not."""
+    """Return where a search was stopped, by which limit and when; its time if it was not."""
     own = of(rows, method)
     stopped = [r for r in own if r.stopped]
     if not stopped:
@@ -210,7 +210,7 @@ def limits(rows: Rows, method: str) -> str:
 
 
 def _intractable(rows: Rows) -> Finding:
-    """Whether most are stopped at the first size beyond."""
+    """Return whether most searches are stopped at the next size."""
     beyond = sorted({r.size for r in rows if r.size > BOUNDARY})
     if not beyond:
         return Finding(limits(rows, "trivial"), NOT_TESTED)
@@ -230,7 +230,7 @@ def _on_par(rows: Rows) -> Finding:
 
 
 def _worst(rows: Rows) -> Finding:
-    """Of the methods in the paper's figure that were never stopped."""
+    """Return the worst of the methods in the paper's figure that were never stopped."""
     methods = [m for m in METHODS if of(rows, m) and not any(r.stopped for r in of(rows, m))]
     means = {m: _ratio(of(rows, m)) for m in methods}
     worst = max(means, key=lambda m: means[m])
@@ -251,7 +251,7 @@ def _costly(rows: Rows) -> Finding:
 
 
 def _first(table: Cells) -> Finding:
-    """Whether one of the inadmissible searches has the least in every cell, or shares it."""
+    """Return whether an inadmissible search has the least value, or shares it, in every cell."""
     others: Counter[str] = Counter()
     for cell in table.values():
         least = min(cell.values())
@@ -273,7 +273,7 @@ def _f_varies(rows: Rows) -> Finding:
 
 
 def _f_of_gibbs(rows: Rows) -> Finding:
-    """Smaller half of the sizes against the larger half, and against inadmissible search."""
+    """Compare the smaller half of the sizes with the larger, and with inadmissible search."""
     sizes = sorted({r.size for r in rows})
     small = set(sizes[: len(sizes) // 2])
 

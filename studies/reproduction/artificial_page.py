@@ -1,4 +1,4 @@
-"""The page of section 4.1: four panels for each prior, and the paper's findings beside ours."""
+"""The page of section 4.1: four panels for each prior, and the paper's findings next to ours."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _about(settings: Settings) -> list[str]:
 
 
 def _claims(records: Rows, report: Report) -> list[str]:
-    """The table of claims, and what is to be said where they do not hold."""
+    """Return the table of claims, with remarks where they do not hold."""
     by_prior = [claims([r for r in records if r.prior == prior]) for prior in PRIORS]
     table = [
         (said, [finding, other]) for (said, finding), (_, other) in zip(*by_prior, strict=True)
@@ -123,7 +123,7 @@ def _claims(records: Rows, report: Report) -> list[str]:
 
 
 def _where_worse(records: Rows) -> list[str]:
-    """Say where what the paper found does not hold here, and why."""
+    """Return where the paper's findings do not hold here, and why."""
     lines = []
     for prior, words in PRIOR_WORDS.items():
         rows = [r for r in records if r.prior == prior]
@@ -151,7 +151,7 @@ def _where_worse(records: Rows) -> list[str]:
 
 
 def _others_that_find(rows: Rows, missed: Rows) -> str:
-    """Which methods find what inadmissible search misses."""
+    """Return which methods find what inadmissible search misses."""
     sets = {(r.dimension, r.size, r.number) for r in missed}
     rows = [r for r in rows if (r.dimension, r.size, r.number) in sets]
     counts = {method: sum(r.is_optimal for r in of(rows, method)) for method in METHODS}
@@ -163,7 +163,7 @@ def _others_that_find(rows: Rows, missed: Rows) -> str:
 
 
 def _stopped(records: Rows, settings: Settings, report: Report) -> list[str]:
-    """Which searches were stopped, by which limit, after how long."""
+    """Return which searches were stopped, by which limit and when."""
     methods = [m for m in SEARCHES if any(r.stopped for r in of(records, m))]
     if not methods:
         return ["No search was stopped at a limit.", ""]
@@ -235,7 +235,7 @@ _QUANTITIES: dict[str, tuple[str, Callable[[Record], float], Callable[[float], s
 
 
 def _tables(rows: Rows, settings: Settings, report: Report, name: str) -> list[str]:
-    """Means by method and size; * where some searches were stopped, ** where all were."""
+    """Return means by method and size, with * if some searches were stopped, ** if all were."""
     lines = []
     for quantity, (words, value, form) in _QUANTITIES.items():
         methods = [m for m in METHODS if any(r.method == m for r in rows)]
@@ -261,7 +261,7 @@ def _tables(rows: Rows, settings: Settings, report: Report, name: str) -> list[s
 
 
 def _panels(records: Rows) -> Any:
-    """The paper's four panels, side by side for both priors."""
+    """Draw the paper's four panels, side by side for both priors."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(17.0, 8.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""Results of units of work, kept in files: a run that was stopped goes on where it was."""
+"""Results of units of work in files, so that a stopped run continues where it was."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WRITERS = (
 
 
 class Result(NamedTuple):
-    """What a unit of work found: numbers and texts as JSON has them, and arrays."""
+    """The result of a unit of work: JSON values, and arrays."""
 
     values: dict[str, Any]
     arrays: dict[str, Any] = {}  # noqa: RUF012  (never written to)
@@ -38,7 +38,7 @@ class Result(NamedTuple):
 
 @functools.cache
 def source_stamp() -> str:
-    """Fingerprint of all code that results depend on."""
+    """Return a fingerprint of all code that results depend on."""
     digest = hashlib.sha256()
     for folder in _SOURCES:
         for path in sorted(folder.rglob("*.py")):
@@ -50,7 +50,7 @@ def source_stamp() -> str:
 
 @functools.cache
 def machine() -> str:
-    """The machine that this runs on, in a line."""
+    """Describe the machine that this runs on, in a line."""
     name = platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -63,7 +63,7 @@ def machine() -> str:
 
 
 class Cache:
-    """A folder of results, each under a name and everything that it depends on."""
+    """A folder of results, each stored under a name and all that it depends on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class Cache:
         return self.folder / f"{name}-{hashlib.sha256(depends.encode()).hexdigest()[:16]}.npz"
 
     def get(self, name: str, parameters: dict[str, Any]) -> Result | None:
-        """Return what is kept; None if there is nothing, or nothing readable."""
+        """Return a stored result; None if there is none, or it is not readable."""
         path = self.path(name, parameters)
         if not path.exists():
             return None
@@ -89,7 +89,7 @@ class Cache:
     def put(
         self, name: str, parameters: dict[str, Any], result: Result, at_a_time: int = 1
     ) -> Result:
-        """Keep a result, with the machine, how many units it ran at a time, and the day."""
+        """Store a result, with the machine, how many units it ran at a time, and the day."""
         about: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -110,7 +110,7 @@ class Cache:
         compute: Callable[[], Result],
         at_a_time: int = 1,
     ) -> Result:
-        """Return what is kept, or compute and keep it."""
+        """Return the stored result, or compute and store it."""
         found = self.get(name, parameters)
         if found is not None:
             return found
@@ -119,7 +119,7 @@ class Cache:
         return self.put(name, parameters, result, at_a_time)
 
     def ran(self, prefix: str) -> list[str]:
-        """Where and when the units were run that this object was asked for, in lines."""
+        """Return lines on where and when the requested units were run."""
         counts = Counter(
             (machine, day) for name, machine, day in self._ran.values() if name.startswith(prefix)
         )

@@ -43,7 +43,7 @@ class Visited(NamedTuple):
 def best_of_runs(
     problem: Problem, scores: list[Prior], sampler: str, starts: list[str], sweeps: int, seed: int
 ) -> list[Visited]:
-    """Run a chain from each start; return the best state by each of the scores.
+    """Run a chain from each start; return the best state under each score.
 
     Chains sample the true posterior, `problem`'s; the log joint that they are judged by is that
     under each prior of `scores`.  The time is that of the best chain run once more up to the
@@ -79,9 +79,9 @@ def _run_to(chain: Chain, sweeps: int, kept: Any) -> None:
 def _visited(
     problem: Problem, sampler: str, start: str, seed: int, number: int, value: float, sweep: int
 ) -> Visited:
-    """Go to a sweep of a chain; the middle of three times if it is brief.
+    """Run a chain up to a sweep; take the median of three times if it is short.
 
-    Of processor time, as for searches.
+    Times are processor times, as for searches.
     """
     times: list[float] = []
     nothing = np.zeros(sweep, np.bool_)
@@ -123,7 +123,7 @@ def run_for(
     seed: int,
     check: Check | None = None,
 ) -> TimedRun:
-    """Run one chain for a time, at least one sweep."""
+    """Run one chain for the given time, for at least one sweep."""
     rng = np.random.default_rng(seed)
     chain = Chain(problem, starting_labels(problem, start, 0, rng), MOVES[sampler], rng)
     best, labels = -np.inf, chain.labels

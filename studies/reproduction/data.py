@@ -1,4 +1,4 @@
-"""The paper's data sets, from a folder that the user names; the public originals are read too.
+"""The paper's data sets, from a folder that the user names; public originals can be read too.
 
 MNIST: ``mnist_train.npz`` (entries images, labels), or the original IDX files
 ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, gzipped or not; or OpenML's copy.
@@ -60,7 +60,7 @@ def data_folder(given: Path | str | None) -> Path | None:
 
 
 def fingerprint(*arrays: Any) -> int:
-    """A checksum, so that results are kept apart from those of other data."""
+    """A checksum, which distinguishes results from those of other data."""
     out = 0
     for array in arrays:
         out = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, out)
@@ -69,7 +69,7 @@ def fingerprint(*arrays: Any) -> int:
 
 @contextlib.contextmanager
 def _naming(path: Path | str, what: str) -> Iterator[None]:
-    """Turn whatever is wrong with a file into a DataError that names it."""
+    """Turn any error about a file into a DataError that names it."""
     try:
         yield
     except DataError:
@@ -89,7 +89,7 @@ def _naming(path: Path | str, what: str) -> Iterator[None]:
 
 
 def _whole(values: Any, name: str, path: Path | str) -> Any:
-    """Return whole numbers ≥ 0 as int64, or raise."""
+    """Return integers ≥ 0 as int64, or raise."""
     values = np.asarray(values)
     if values.dtype.kind not in "iuf":
         raise DataError(f"{path}: {name} must be numbers, not {values.dtype}")
@@ -101,7 +101,7 @@ def _whole(values: Any, name: str, path: Path | str) -> Any:
 
 
 def _entries(path: Path, *names: str) -> dict[str, Any]:
-    """Entries of an .npz file."""
+    """Return the entries of an .npz file."""
     with _naming(path, "an .npz archive"), path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -113,7 +113,7 @@ def _entries(path: Path, *names: str) -> dict[str, Any]:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, unzipped if its name says so."""
+    """Return the bytes of a file, decompressed if its name ends with .gz."""
     with _naming(path, "a gzip file" if path.suffix == ".gz" else "readable"):
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
@@ -147,13 +147,13 @@ def _openml() -> datasets.Digits:
 
 
 def mnist_or_embedded(folder: Path | str | None) -> datasets.Digits:
-    """Return the training set if the folder has it, else the embedded 3,000 digits."""
+    """Return the training set if the folder has it, otherwise the embedded 3,000 digits."""
     digits = load_mnist(None if folder is None else Path(folder))
     return datasets.mnist_digits() if digits is None else digits
 
 
 def _digits(images: Any, labels: Any, source: Path | str) -> datasets.Digits:
-    """Check images and labels; the 3,000 that are 5 % are the least to work with."""
+    """Check images and labels; at least 3,000 (5 %) are needed."""
     images, labels = _whole(images, "pixels", source), _whole(labels, "labels", source)
     if images.ndim < 2 or images[0].size != 784 or labels.shape != (len(images),):
         raise DataError(
@@ -276,7 +276,7 @@ def read_bag_of_words(counts: Path, vocabulary: Path) -> Documents:
 
 
 def _lines(content: bytes, path: Path) -> list[str]:
-    """Words, one on a line."""
+    """Return words from a file with one on each line."""
     try:
         return content.decode("utf-8").split()
     except UnicodeDecodeError as error:
@@ -298,7 +298,7 @@ def _documents(counts: Any, words: list[str], path: Path) -> Documents:
 
 
 def indicative_words(documents: Documents, labels: Labels, cluster: int, n: int = 20) -> list[str]:
-    """The words of highest tf-idf in a cluster.
+    """Return the words of highest tf-idf in a cluster.
 
     tf: occurrences in the cluster's documents; idf: log(documents / documents with the word).
     """
@@ -313,7 +313,7 @@ def indicative_words(documents: Documents, labels: Labels, cluster: int, n: int 
 
 
 def _either(folder: Path | None, name: str) -> Path | None:
-    """The file, or its gzipped form."""
+    """Return the path of the file, or of its gzipped form."""
     if folder is None:
         return None
     found = (path for path in (folder / f"{name}.gz", folder / name) if path.is_file())

@@ -1,4 +1,4 @@
-"""Section 4.2: handwritten digits, in a share of 5 %, 20 % and all of MNIST."""
+"""Section 4.2: handwritten digits, for 5 %, 20 % and all of MNIST."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUICK = Settings(
 
 
 class Varied(NamedTuple):
-    """Search on the smallest share after other preprocessing."""
+    """The result of search on the smallest share after other preprocessing."""
 
     words: str
     together: float  # negative log joint of one cluster under the true prior
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 def run(
     digits: datasets.Digits, settings: Settings, cache: Cache, n_jobs: int, tell: Tell
 ) -> Outcome:
-    """Run everything; shares that the digits do not reach are left out."""
+    """Run everything; shares larger than the available digits are left out."""
     rows = {share: _rows(digits, share, settings.seed) for share in settings.shares}
     missing = [share for share, chosen in rows.items() if chosen is None]
     there = {share: chosen for share, chosen in rows.items() if chosen is not None}
@@ -78,7 +78,7 @@ def run(
 
 
 def _rows(digits: datasets.Digits, share: float, seed: int) -> Labels | None:
-    """Rows of a share; the embedded 3,000 digits are the 5 %, also of the whole set."""
+    """Return the rows of a share; the embedded 3,000 digits are the 5 % of the whole set."""
     n = round(share * WHOLE)
     if n > len(digits.images):
         return None
@@ -100,7 +100,7 @@ def _part(
     n_jobs: int,
     tell: Tell,
 ) -> Part:
-    """All methods on one share of the digits."""
+    """Run all methods on one share of the digits."""
     key = {"data": fingerprint(images), "components": COMPONENTS}
     study = Study(
         "mnist", lambda: datasets.whitened(images, COMPONENTS), FAMILY, key, cache, settings.seed,
@@ -188,7 +188,7 @@ def _variants(
 
 
 def digit_shares(labels: Labels, truth: Labels) -> Matrix:
-    """For each cluster the share of each digit."""
+    """Return for each cluster the share of each digit."""
     labels = by_size(labels)
     table = np.zeros((int(labels.max()) + 1, 10))
     np.add.at(table, (labels, truth), 1.0)

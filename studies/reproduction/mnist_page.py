@@ -1,4 +1,4 @@
-"""The page of section 4.2: searches, refinement and samplers beside the paper's figures."""
+"""The page of section 4.2: searches, refinement and samplers next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write(outcome: Outcome, settings: Settings, report: Report, ran: list[str]) 
 
 
 def _claims(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
-    """Every claim of the section, for each prior."""
+    """Return every claim of the section, for each prior."""
     beam = settings.beam_sizes[-1]
     rows: list[tuple[str, list[Finding]]] = []
     for share, part in outcome.parts.items():
@@ -180,7 +180,7 @@ def _samplers(outcome: Outcome, report: Report) -> list[str]:
 
 
 def _figures(outcome: Outcome, share: float, settings: Settings, report: Report) -> list[str]:
-    """Mean images, largest cluster first: each prior, before and after refinement."""
+    """Draw mean images, the largest cluster first, for each prior before and after refinement."""
     part, lines = outcome.parts[share], []
     for refined in part.refined:
         search = part.one(refined.prior, refined.beam_size)

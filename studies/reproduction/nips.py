@@ -1,4 +1,4 @@
-"""Section 4.3: documents of the NIPS proceedings, by counts of words."""
+"""Section 4.3: documents of the NIPS proceedings, as counts of words."""
 
 from __future__ import annotations
 

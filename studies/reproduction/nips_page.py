@@ -1,4 +1,4 @@
-"""The page of section 4.3: orders, words, refinement and samplers beside the paper's figures."""
+"""The page of section 4.3: orders, words, refinement and samplers next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
         return Finding(said, holds.replace("same", "yes"))
 
     def mean(prior: str) -> Finding:
-        """A mean of few orders is uncertain: say how much of the difference that may explain."""
+        """Return how much of the difference the uncertainty of a mean of few orders may explain."""
         values = random[prior]
         value, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
         off = (value - paper.NIPS_RANDOM) / error if error > 0.0 else np.inf
@@ -165,7 +165,7 @@ def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> li
 
 
 def _where_samplers_win(outcome: Part, beam: int) -> list[str]:
-    """Where our samplers end below our search, unlike the paper's: say so, and what is known."""
+    """Return a remark if our samplers end below our search, unlike the paper's."""
     chain, search = outcome.best_chain("true"), outcome.one("true", beam)
     if chain.true_value >= search.true_value:
         return []

@@ -1,12 +1,12 @@
 """The true optimum of small artificial sets, under the true prior and under the paper's.
 
-Up to `MOST_ENUMERATED` points: all partitions, by dynamic programming over subsets.
+Up to `MOST_ENUMERATED` points, all partitions are covered by dynamic programming over subsets.
 
-Beyond, under the true prior: a certificate (`dpsearch.exact`).
+With more points, under the true prior, a certificate proves the optimum (`dpsearch.exact`).
 
-Beyond, under the paper's, in one dimension: for given sizes of clusters log H is convex in their
+Under the paper's prior, in one dimension, log H for given sizes of clusters is convex in their
 sums, so that some best partition is contiguous in sorted order; all contiguous partitions are
-gone through by the multiset of their sizes, with branches cut that cannot reach the best known.
+enumerated by the multiset of their sizes, without branches that cannot reach the best known.
 In more dimensions no proof is known, and the best that any method found takes its place.
 """
 
@@ -34,7 +34,7 @@ class Optimum(NamedTuple):
 
 
 def optimum(problem: Problem, best_known: Labels, seconds: float = 20.0) -> Optimum:
-    """Return the largest log joint of any partition, or the best known where that is not proved."""
+    """Return the largest log joint of any partition, or the best known if none is proved."""
     if problem.n_items <= MOST_ENUMERATED:
         return Optimum(_by_enumeration(problem), "enumeration")
     known = problem.log_joint(best_known)
@@ -84,7 +84,7 @@ def _by_enumeration(problem: Problem) -> float:
 
 @kernel
 def _best_cover(values, n):  # type: ignore[no-untyped-def]
-    """Best partition of all points: each subset's first point goes with some of the others."""
+    """Return the best partition: each subset's first point is grouped with some of the others."""
     best = np.zeros(1 << n)
     for mask in range(1, 1 << n):
         first = mask & -mask
@@ -104,7 +104,7 @@ def _best_cover(values, n):  # type: ignore[no-untyped-def]
 
 @kernel
 def _one_more(level, blocks, values):  # type: ignore[no-untyped-def]
-    """Add one of the blocks to each cover that it does not meet."""
+    """Add one of the blocks to each cover that it does not intersect."""
     out = np.full(level.shape[0], -np.inf)
     for mask in range(level.shape[0]):
         if level[mask] > -np.inf:
@@ -131,7 +131,7 @@ def _linear(problem: Problem) -> tuple[float, float]:
 
 
 def _by_intervals(problem: Problem, known: float) -> float | None:
-    """Best contiguous partition under AntoniakCounts; None if there are too many to go through.
+    """Return the best contiguous partition under AntoniakCounts; None if there are too many.
 
     −∞ if all are worse than the best known, which cannot be.  A branch is a multiset of sizes that
     covers the first points.  What the others can add is at most what they add when no two

@@ -1,4 +1,4 @@
-"""Comparing a partition with a known truth, by pairs of points."""
+"""Comparison of a partition with the known truth, by pairs of points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PairScores(NamedTuple):
 
 
 def pair_scores(truth: ArrayLike, labels: ArrayLike) -> PairScores:
-    """Precision, recall and their harmonic mean over "same cluster or not" decisions.
+    """Return precision, recall and their harmonic mean over "same cluster or not" decisions.
 
     With no pair together in truth (or in labels), recall (or precision) counts as 1.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Printed(float):
-    """A figure as it is printed, which stands for all that round to it.
+    """A figure as printed, which stands for all values that round to it.
 
     >>> figure = Printed("2.04e5")
     >>> float(figure), figure.half

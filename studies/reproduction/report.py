@@ -21,7 +21,7 @@ SAMPLER_WORDS = {"gibbs": "Gibbs", "split-merge": "split-merge"}
 
 
 class Finding(NamedTuple):
-    """What a run says about one claim of the paper; the verdict is computed, never typed."""
+    """The finding of a run about one claim of the paper; its verdict is computed."""
 
     ours: str
     holds: str  # "yes", "no", "better", "worse", "not tested"
@@ -57,7 +57,7 @@ class Report:
     def claims(
         self, name: str, rows: Sequence[tuple[str, Sequence[Finding]]], columns: Sequence[str] = ()
     ) -> list[str]:
-        """A table of the paper's claims beside what the run found, in one column or several."""
+        """Return a table of the paper's claims and the run's findings, in one column or several."""
         headers = ["the paper says"]
         for column in columns or [""]:
             headers += [f"we find{column and ', with '}{column}", "holds?"]
@@ -96,7 +96,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def short(value: float) -> str:
-    """A number of seconds or of a rate, to three digits."""
+    """Return a number of seconds or a rate to three digits."""
     if value >= 100.0:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1e-3 else f"{value:.1e}"
@@ -110,14 +110,14 @@ DIGITS = (
 
 
 def verdict(ours: float, paper: Printed) -> str:
-    """Our negative log joint against the paper's, to the digits that it prints."""
+    """Compare our negative log joint with the paper's, to the digits that it prints."""
     if abs(ours - paper) <= paper.half:
         return "same"
     return "better" if ours < paper else "worse"
 
 
 def against(ours: float, paper: Printed) -> str:
-    """The same in words, after "is"."""
+    """Return the comparison in words, to follow "is"."""
     which = verdict(ours, paper)
     if which == "same":
         return f"the same as the paper's {paper.text}"
@@ -136,14 +136,14 @@ def times_faster(ours: float, paper: float) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """a, b and c."""
+    """Return texts joined as "a, b and c"."""
     if len(words) < 2:
         return "".join(words)
     return ", ".join(words[:-1]) + " and " + words[-1]
 
 
 def where(lines: Sequence[str]) -> list[str]:
-    """Where and when the work was done; the lines are a cache's."""
+    """Return where and when the work was done, from the lines of a cache."""
     return [
         "Every method runs in one thread. Kernels are compiled before anything is timed.",
         "",

@@ -1,4 +1,4 @@
-"""Running the experiments and writing their pages: what `python -m studies reproduce` does."""
+"""Running the experiments and writing their pages, for `python -m studies reproduce`."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _nips(
 
 
 def _index(report: Report) -> None:
-    """Link the pages that are there, from this run or an earlier one."""
+    """Link the existing pages, from this run or an earlier one."""
     lines = [f"The experiments of {PAPER}, by `python -m studies reproduce`.", ""]
     about = {
         "artificial": "searches and samplers on draws from the model, against the true optimum",

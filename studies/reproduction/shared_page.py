@@ -1,4 +1,4 @@
-"""Parts that the pages of MNIST and NIPS have in common."""
+"""Parts that the pages of MNIST and NIPS share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHAINS = (
 
 
 def value_finding(found: Found, theirs: paper.Printed, beam: int | None) -> Finding:
-    """Our value by the prior searched with; where it is worse, why, as far as the run can tell.
+    """Return our value under the prior searched with and, if it is worse, known reasons.
 
     `beam` is the paper's, if it names it.
     """
@@ -48,7 +48,7 @@ def value_finding(found: Found, theirs: paper.Printed, beam: int | None) -> Find
 
 
 def reasons(found: Found, theirs: paper.Printed, beam: int | None) -> list[str]:
-    """Why a value is above the paper's; each is read off the run."""
+    """Return reasons why a value is above the paper's, each taken from the run."""
     out = []
     if beam is not None and found.beam_size < beam:
         out.append(f"the beam is {found.beam_size} here, not {beam}")
@@ -76,7 +76,7 @@ def speed_finding(found: Found, theirs: paper.Search) -> Finding:
 def sampler_findings(
     part: Part, beam_size: int, theirs: Mapping[str, paper.Sampler]
 ) -> list[tuple[str, list[Finding]]]:
-    """Search against samplers, and samplers against each other, by each prior."""
+    """Compare search with samplers, and samplers with each other, under each prior."""
     rows: list[tuple[str, list[Finding]]] = []
     for sampler in SAMPLERS:
         findings = []
@@ -133,7 +133,7 @@ def chain_rows(part: Part, theirs: Mapping[str, paper.Sampler]) -> list[list[obj
 
 
 def chains_against_refinement(part: Part) -> str:
-    """The best chain beside search and refinement, in figures."""
+    """Compare the best chain with search and refinement, in figures."""
     best, ours = part.best_chain("true"), part.best_refined
     gap = best.true_value - ours.true_value
     return (
@@ -144,7 +144,7 @@ def chains_against_refinement(part: Part) -> str:
 
 
 def beams_finding(part: Part, beam_sizes: Sequence[int], prior: str) -> Finding:
-    """Whether the largest beam finds no better value than a smaller one, to 0.1 %."""
+    """Return whether the largest beam finds no better value than a smaller one, to 0.1 %."""
     values = {b: part.one(prior, b).value(prior) for b in beam_sizes}
     said = joined([f"{value:,.0f} with a beam of {b}" for b, value in values.items()])
     if beam_sizes[-1] != PAPER_BEAM:

@@ -1,4 +1,4 @@
-"""What the experiments share: the two priors, and one data set worked on by every method.
+"""What the experiments share: the two priors, and all methods on one data set.
 
 Every method works in one thread, so that seconds compare; as many run at a time as there are jobs.
 Only searches are run alone.
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 class Chained(NamedTuple):
-    """A sampler's run for a time, and its best state by the true prior."""
+    """A sampler's run for a given time, and its best state under the true prior."""
 
     sampler: str
     start: str
@@ -72,14 +72,14 @@ class Chained(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What all methods made of one data set."""
+    """The results of all methods on one data set."""
 
     searched: list[Found]
     refined: list[Found]
     chains: list[Chained]
 
     def of(self, prior: str, beam_size: int, order: str = "ascending") -> list[Found]:
-        """Searches whose order's name begins so."""
+        """Return the searches whose order's name has this beginning."""
         return [
             found
             for found in self.searched
@@ -100,13 +100,13 @@ class Part(NamedTuple):
 
 
 def problems_of(X: Any, family: Family) -> dict[str, Problem]:
-    """The data under each prior."""
+    """Return the problem under each prior."""
     true = Problem(X, family, PRIORS["true"])
     return {name: true.with_prior(prior) for name, prior in PRIORS.items()}
 
 
 class Study:
-    """One data set; what is done about it is kept in a cache."""
+    """One data set, whose results are kept in a cache."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Study:
         return Result({"seconds": seconds, **values}, {"labels": labels.astype(np.uint16)})
 
     def search(self, prior: str, beam_size: int, order: str = "ascending") -> Found:
-        """Search; the name of a random order ends with its number."""
+        """Run searches; the name of a random order ends with its number."""
 
         def compute() -> Result:
             name, *number = order.split()
@@ -147,7 +147,7 @@ class Study:
         return _found(self.cache.unit(f"{self.name}-search", key, compute), prior, beam_size, order)
 
     def refine(self, starts: Sequence[Found], seconds: float) -> list[Found]:
-        """Refine each under the true prior; the time of the search counts."""
+        """Refine each partition under the true prior; times include the search."""
 
         def one(start: Found, check: Check) -> Found:
             def compute() -> Result:
@@ -167,7 +167,7 @@ class Study:
         return in_threads(one, starts, self.n_jobs)
 
     def chains(self, starts: Sequence[str], seconds: float) -> list[Chained]:
-        """Run samplers of the true posterior, for a time each."""
+        """Run samplers of the true posterior, each for a given time."""
         wanted = [(sampler, start) for sampler in SAMPLERS for start in starts]
 
         def one(which: tuple[str, str], check: Check) -> Chained:
@@ -198,7 +198,7 @@ def _found(result: Result, prior: str, beam_size: int, order: str) -> Found:
 
 
 def compile_kernels(X: Any, family: Family) -> None:
-    """Have all kernels compiled or loaded, so that they are not timed."""
+    """Compile or load all kernels, so that this is not timed."""
     few = problems_of(X[:60], family)
     for problem in few.values():
         for beam_size in (1, 2):

@@ -1,4 +1,4 @@
-"""Doing things once, in threads, and so that Ctrl-C leaves nothing half done."""
+"""Computing values once, in threads, and so that Ctrl-C leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Check = Callable[[], None]
 
 
 class Lazily(Generic[Made]):
-    """Something that is made when first asked for, by one thread only."""
+    """A value that is computed at its first use, by one thread only."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make = make
@@ -34,9 +34,9 @@ class Lazily(Generic[Made]):
 
 @contextlib.contextmanager
 def whole_or_nothing() -> Iterator[None]:
-    """Have Ctrl-C end the block with KeyboardInterrupt, whatever a solver in it makes of it.
+    """Let Ctrl-C end the block with KeyboardInterrupt, even if a solver in it handles Ctrl-C.
 
-    Refinement and certificates take Ctrl-C for the wish to have what there is by then, which is
+    On Ctrl-C, refinement and certificates return their best result so far, which is
     no result to keep.  Threads other than the main one never see Ctrl-C.
     """
     usual = signal.getsignal(signal.SIGINT)
@@ -62,7 +62,7 @@ def whole_or_nothing() -> Iterator[None]:
 def in_threads(
     function: Callable[[Item, Check], Made], items: Sequence[Item], n_jobs: int
 ) -> list[Made]:
-    """Map in threads.  On Ctrl-C or an error those that run are told, and no more are begun."""
+    """Map in threads.  On Ctrl-C or an error, running calls are notified and no more are begun."""
     stopped = threading.Event()
 
     def check() -> None:

@@ -1,1 +1,1 @@
-"""Tables of PyPI packages, whole and untouched, through `dpsearch fit`."""
+"""Tables of PyPI packages, unchanged, through `dpsearch fit`."""

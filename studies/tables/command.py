@@ -1,4 +1,4 @@
-"""`python -m studies tables`: tables that come with packages, whole, through the command line."""
+"""`python -m studies tables`: tables that come with packages, through the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPTIONS = ("--report", "--time", "60")  # of every fit
 
 
 class Found(NamedTuple):
-    """What came of a table."""
+    """The result for a table."""
 
     name: str
     n_rows: int
@@ -96,7 +96,7 @@ def _of_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def fitted(name: str, text: bytes) -> Found:
-    """Run `dpsearch fit` on a table in a folder of its own."""
+    """Run `dpsearch fit` on a table in a folder for it."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "table.csv")
         data.write_bytes(text)

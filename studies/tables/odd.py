@@ -1,4 +1,4 @@
-"""Tables as they come: columns of every sort that files hold, and some that they should not."""
+"""Tables with columns of every kind that files contain, and some that they should not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ OBJECTS: dict[str, Any] = {
 
 
 def spoiled(frame: pd.DataFrame, rng: Any) -> pd.DataFrame:
-    """Return some rows in another order with cells that are new to the table, and an empty row."""
+    """Return some rows in another order, with cells new to the table, and an empty row."""
     rows = rng.permutation(len(frame))[: max(1, len(frame) // 2)]
     out = frame.iloc[rows].astype(object).reset_index(drop=True)
     new = np.array(["?", "never seen", "1e999", "-3.5", "31.02.2020", "ü", None], dtype=object)

@@ -1,4 +1,4 @@
-"""The tables: where packages keep them, and how they become files; no package is imported."""
+"""The tables: where packages have them, and how they become files; no package is imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SKLEARN = ("iris",)  # others have a first line of another width
 
 
 def tables(site: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the text of each table that is there, as CSV."""
+    """Yield the name and the text of each available table, as CSV."""
     for path in sorted(site.glob("vega_datasets/_data/*.csv")):
         yield f"vega {path.stem}", path.read_bytes()
     for path in sorted(site.glob("vega_datasets/_data/*.json")):
