@@ -205,7 +205,7 @@ def first_partition(
     try:
         if choice.labels is not None:
             current().check()
-        return choice.or_carried(problem, _first_found(problem, options, order))
+        return choice.or_learned(problem, _first_found(problem, options, order))
     except OutOfTime:
         together = np.zeros(problem.n_items, np.int64)
         return problem.clustering(together if choice.labels is None else choice.labels)

@@ -61,7 +61,7 @@ def measure(name: str, role: str, X: Any, truth: Any) -> Pair:
     tried, won = fitted(X, truth)
     if not won:
         return Pair(name, role, tried, tried, "")
-    with mock.patch.object(choice, "better_columns", return_value=None):
+    with mock.patch.object(choice, "better_families", return_value=None):
         return Pair(name, role, tried, fitted(X, truth)[0], won)
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.automatic.directions import n_dimensions
-from dpsearch.automatic.looks import guess
+from dpsearch.automatic.first_guess import guess
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import _concentration

@@ -1,4 +1,4 @@
-"""What is checked before the choice: gaps, empty columns, categories."""
+"""Checks of a table against the family that the user gave or the choice has made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpsearch.tables import CheckedTable, Schema
 
 
 def takes_gaps(family: Any) -> bool:
-    """Whether the estimator's `family` may mean one that skips missing values."""
+    """Whether the estimator's `family` may stand for one that skips missing values."""
     if isinstance(family, Family):
         return family.takes_gaps
     kind = _class_of(family)
@@ -29,14 +29,14 @@ def _class_of(name: Any) -> type[Family] | None:
 
 
 def check_columns(table: CheckedTable) -> None:
-    """Raise if a column of a table has no value at all."""
+    """Raise `DataError` if a column of a table has no value at all."""
     if table.gaps and np.isnan(table.matrix).all(axis=0).any():
         column = int(np.isnan(table.matrix).all(axis=0).argmax())
         raise DataError("{place} of X has no value at all: leave it out", column=column)
 
 
 def check_kinds(schema: Schema, family: Any) -> None:
-    """Raise if a family for numbers is to be used for a column of categories."""
+    """Raise `DataError` if a family for numbers is given for a column of categories."""
     width = len(schema.columns)
     given = isinstance(family, Family)
     families: list[Any] = family.by_column(width) if given else [_class_of(family)] * width
@@ -50,7 +50,7 @@ def check_kinds(schema: Schema, family: Any) -> None:
 
 
 def refused(family: Family, table: CheckedTable) -> DataError | None:
-    """Return the error about values of a table that a family which was chosen cannot hold."""
+    """Return the error about values outside the support of a chosen family; None without any."""
     try:
         (family.with_gaps() if table.gaps and family.takes_gaps else family).check(table.matrix)
     except DataError as error:

@@ -1,21 +1,21 @@
-"""Choosing a family by looking at the table.
+"""The choice of a family by what a table holds.
 
 | what the table holds | family |
 | --- | --- |
 | sparse, only 0 and 1 | Bernoulli |
 | sparse counts | multinomial |
 | only 0 and 1 | Bernoulli |
-| integers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
-| numbers, some missing | completed first, unless they are to be independent |
-| rows of length 1, most values 0 or spread over their columns | von Mises–Fisher |
-| the same, stored as a sparse table | von Mises–Fisher |
-| the same, dense, more columns than dimensions | full covariance on principal components |
-| numbers, up to 32 columns, rows enough | Gaussian with full covariance |
-| the same, some columns following from others | the same on coordinates for those columns |
+| integers ≥ 0, at least half of them 0, and 1 the most common of the others | multinomial |
+| numbers, some missing | as below, completed first unless columns are to be independent |
+| rows of length 1, most values 0, or a sparse table | von Mises–Fisher |
+| rows of length 1 that vary along most dimensions | von Mises–Fisher |
+| rows of length 1 that vary along few dimensions | full covariance on principal components |
+| numbers, up to 32 columns, enough rows | Gaussian with full covariance |
+| the same, some columns functions of others | the same on coordinates for those columns |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
 | numbers, more columns | full covariance on principal components above the noise |
-| the same, counts or their logarithms | the same of counts in units of their noise, or roots |
-| columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
+| the same, counts or their logarithms | the same on counts divided by their noise, or on roots |
+| columns of several kinds, by a frame's types or as 0 and 1 alone | a family for each kind |
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch.automatic.alternatives import Eligible, better_families
 from dpsearch.automatic.checks import refused, takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import counted
+from dpsearch.automatic.first_guess import (
+    NARROW,
+    WIDE,
+    guess,
+    guess_gaussian,
+    of_length_1,
+    rows_suffice,
+)
 from dpsearch.automatic.learning import Learned, learn, suited
-from dpsearch.automatic.looks import NARROW, WIDE, guess, guess_gaussian, of_length_1, rows_suffice
 from dpsearch.automatic.suspicious import far_rows, find_codes, given_codes
-from dpsearch.automatic.tried import Tried, better_columns
 from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
@@ -53,10 +60,10 @@ from dpsearch.families.base import Family
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
-from dpsearch.weights import copies_of, with_what_they_lack
+from dpsearch.weights import copies_of, with_decisive_rows
 
-_FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
-# Families for the kinds of columns that a mixed table has.
+_FEW_GAPS = 0.05  # the largest share of missing numbers that are completed in mixed tables
+# The families of the columns of each kind in a mixed table.
 _OF_KIND: dict[Kind, type[Family]] = {
     "real": DiagonalGaussian,
     "count": Poisson,
@@ -68,12 +75,12 @@ _IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "categ
 
 
 class Choice(NamedTuple):
-    """A family, why it was chosen, and the partition that its hyperparameters were learned with."""
+    """A family, why it was chosen, and the partition that its hyperparameters were learned from."""
 
     family: Family
     reason: str
     labels: Labels | None
-    problem: Problem | None = None  # of all rows, if it is compiled already
+    problem: Problem | None = None  # of all rows, if it has been compiled
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
     settled: bool = False  # whether no move of refinement improves the partition
 
@@ -82,25 +89,25 @@ class Choice(NamedTuple):
         problem = learned.problem if learned.of_all_rows else None
         return cls(learned.family, reason, learned.labels, problem, settled=learned.settled)
 
-    def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
-        """Return what search found, or the partition carried along if that is better."""
+    def or_learned(self, problem: Problem, found: Clustering) -> Clustering:
+        """Return what search found, or the partition of the learning if that is as good."""
         if self.labels is None:
             return found
-        carried = problem.clustering(self.labels)
-        if carried.log_joint < found.log_joint:
+        learned = problem.clustering(self.labels)
+        if learned.log_joint < found.log_joint:
             return found
-        event = Event(found.seconds, carried.log_joint, carried.n_clusters, "learned")
+        event = Event(found.seconds, learned.log_joint, learned.n_clusters, "learned")
         return replace(
             found,
-            labels=carried.labels,
-            log_joint=carried.log_joint,
+            labels=learned.labels,
+            log_joint=learned.log_joint,
             converged=self.settled,
             trace=[*found.trace, event],
         )
 
 
 def resolve_prior(alpha: Any) -> Prior:
-    """Return the prior that the estimator's `alpha` means."""
+    """Return the prior that the estimator's `alpha` stands for."""
     if isinstance(alpha, Prior):
         return alpha
     if isinstance(alpha, str):
@@ -123,16 +130,19 @@ def choose(
     may_complete: bool = True,
     may_try: bool = True,
 ) -> Choice:
-    """Return the family to use for a table, with its hyperparameters."""
+    """Return the family to use for a table, with its hyperparameters.
+
+    `may_complete` says whether gaps may be filled, `may_try` whether alternatives may be tried.
+    """
     if isinstance(family, Family):
         return Choice(family, "as given", None)
     if not isinstance(family, str):
         raise ParameterError.must("family", "be 'auto', a name or a family", family)
     table = CheckedTable.of(X)
     far, others = _far_rows(table, schema)
-    apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
+    of_numbers = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
     gaps_remain = may_complete or others.gaps == table.gaps
-    if not (apart and gaps_remain and far.any()):
+    if not (of_numbers and gaps_remain and far.any()):
         return _chosen(table, family, prior, schema, may_complete, may_try)
     with located(rows=np.flatnonzero(~far)):
         choice = _chosen(others, family, prior, schema, may_complete, may_try)
@@ -142,7 +152,7 @@ def choose(
 
 
 def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
-    """Return a choice that far rows took no part in, for all rows: each of these by itself."""
+    """Return a choice made without the far rows for all rows, each far row its own cluster."""
     n_far = int(far.sum())
     words = "1 row far from all others" if n_far == 1 else f"{n_far} rows far from all others"
     assert choice.labels is not None
@@ -158,7 +168,7 @@ def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
 
 
 def _completed_beside(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
-    """Return completed rows with the far ones beside them, whose gaps are filled by medians."""
+    """Return completed rows together with the far ones, whose gaps are filled by medians."""
     out = np.empty_like(matrix)
     out[~far] = inside
     out[far] = np.where(np.isnan(matrix[far]), np.nanmedian(inside, axis=0), matrix[far])
@@ -183,23 +193,23 @@ def _chosen(
     completed = completed_table(table, schema, prior) if may_complete else None
     rows = table if completed is None else CheckedTable(completed, table.names)
     start, reason = _suggested(rows, schema)
-    if completed is not None and not start.predicts_gaps:  # as counts that lacked a constant
+    if completed is not None and not start.predicts_gaps:  # of complete rows alone: skip gaps
         rows, completed = table, None
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
-    choice = _or_tried(rows, choice, prior, schema) if may_try else choice
+    choice = _or_better(rows, choice, prior, schema) if may_try else choice
     if completed is None:
         return choice
-    if choice.family.skips(table):  # which needs no completion
+    if choice.family.skips(table):  # so that the completion was not needed
         return _learned(table, choice.family, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
 
-def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None) -> Choice:
-    """Return the choice for a table, or other families of its columns of numbers and counts.
+def _or_better(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None) -> Choice:
+    """Return the choice for a table, or better families for its columns of numbers and counts.
 
-    Projections have no density of the table, which could be compared.  But where columns follow
-    from others exactly, those others are a table, of which families do.
+    A projection has no density of the whole table that could be compared.  Where it is used because
+    some columns are exact functions of others, families of these others are compared instead.
     """
     current().has_result = choice.labels is not None
     width = table.shape[1]
@@ -210,33 +220,32 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     if "words" in kinds or (table.gaps and not choice.family.skips(table)):
         return choice
     if "projection" in kinds:
-        return _or_tried_without_derived(table, choice, prior, schema)
-    tried = _tried(families, schema)
-    found = None
+        return _or_better_without_derived(table, choice, prior, schema)
+    found, eligible = None, _eligible(families, schema)
     with current().optional():
-        found = better_columns(table, choice.family, choice.labels, prior, tried)
+        found = better_families(table, choice.family, choice.labels, prior, eligible)
     if found is None:
         return choice
     learned, words = found
     return Choice.of(learned, f"{choice.reason}; by column {words}")
 
 
-def _tried(families: list[Family], schema: Schema | None) -> dict[int, Tried]:
-    """Return the columns of numbers and counts, and those of categories that go round."""
+def _eligible(families: list[Family], schema: Schema | None) -> dict[int, Eligible]:
+    """Return the columns of numbers and counts, and those of circular categories."""
     numbers = [own.kind in ("real", "count") for own in families]
     if schema is None:
-        return {j: Tried(None, None) for j, is_number in enumerate(numbers) if is_number}
+        return {j: Eligible(None, None) for j, is_number in enumerate(numbers) if is_number}
     return {
-        j: Tried(one.kind if one.name in schema.said else None, one.turn)
+        j: Eligible(one.kind if one.name in schema.given else None, one.period)
         for j, (one, is_number) in enumerate(zip(schema.columns, numbers, strict=True))
-        if is_number or one.turn is not None
+        if is_number or one.period is not None
     }
 
 
-def _or_tried_without_derived(
+def _or_better_without_derived(
     table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None
 ) -> Choice:
-    """Return the choice, or other families of the columns that the rest follows from exactly."""
+    """Return the choice, or better families for the columns that determine all the others."""
     way = Derived.among(table.matrix, _number_columns(table, schema)) if not table.gaps else None
     if way is None or current().over:
         return choice
@@ -247,12 +256,12 @@ def _or_tried_without_derived(
     if schema is not None:
         schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
     start = _learned(own, *_suggested(own, schema), prior, or_simpler=True)
-    tried = _or_tried(own, start, prior, schema)
-    if tried is start:
+    better = _or_better(own, start, prior, schema)
+    if better is start:
         return choice
-    family = way.with_parameters(family=tried.family)
+    family = way.with_parameters(family=better.family)
     follow = ", ".join(names[j] for j in way.derived) + " follow" + "s" * (len(way.derived) == 1)
-    return Choice(family, f"{tried.reason}; {follow} from the others", tried.labels)
+    return Choice(family, f"{better.reason}; {follow} from the others", better.labels)
 
 
 def _learned(
@@ -275,8 +284,8 @@ def _suggested(table: CheckedTable, schema: Schema | None) -> tuple[Family, str]
 def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]] | None:
     """Return the columns of each kind; None for a table of numbers alone, or of one kind.
 
-    A column of numbers that are all 0 or 1 is binary, unless the user says otherwise: as numbers
-    they would be worth two clusters.
+    A column of 0 and 1 is binary unless the user says otherwise: a density would make two clusters
+    of it.
     """
     matrix = table.matrix
     if schema is not None:
@@ -291,7 +300,7 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
 
 
 def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
-    """Return the columns of numbers, which are neither counts nor categories nor 0 and 1."""
+    """Return the columns of numbers that are neither counts nor categories nor 0 and 1."""
     if table.sparse:
         return []
     groups = _groups(table, schema)
@@ -302,9 +311,9 @@ def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
 
 
 def _far_rows(table: CheckedTable, schema: Schema | None) -> tuple[Any, CheckedTable]:
-    """Return which rows are far from all others, and these others.
+    """Return which rows are far from all others, and the table of these others.
 
-    There are none if the others hold no numbers without them.
+    No row counts as far if the others would have other columns of numbers without it.
     """
     columns = _number_columns(table, schema)
     far = far_rows(table, columns)
@@ -314,30 +323,31 @@ def _far_rows(table: CheckedTable, schema: Schema | None) -> tuple[Any, CheckedT
     return far, others
 
 
-def recognises_codes(family: Any, wanted: Any) -> bool:
-    """Whether codes of missing values are to be found; `wanted` is `missing_codes`."""
-    automatic = isinstance(wanted, str) and wanted == "auto"
+def recognises_codes(family: Any, missing_codes: Any) -> bool:
+    """Whether codes of missing values are recognised, under these options of the estimator."""
+    automatic = isinstance(missing_codes, str) and missing_codes == "auto"
     return automatic and not isinstance(family, Family) and takes_gaps(family)
 
 
 def recognise_codes(
-    table: CheckedTable, family: Any, schema: Schema | None, wanted: Any
+    table: CheckedTable, family: Any, schema: Schema | None, missing_codes: Any
 ) -> tuple[CheckedTable, Codes]:
-    """Return the table with codes of missing values turned into gaps, and the codes.
+    """Return the table with codes of missing values replaced by gaps, and the codes.
 
-    `wanted` is the estimator's `missing_codes`.  A family that the user gives is for the values as
-    they are, and so is one that cannot skip gaps.
+    By default none are looked for if the user gives a family, which is for the values as they are,
+    or names one that cannot skip gaps.
     """
-    found = recognises_codes(family, wanted)
-    given = wanted is not None and not (isinstance(wanted, str) and wanted == "auto")
-    if table.sparse or not (found or given):
+    automatic = isinstance(missing_codes, str) and missing_codes == "auto"
+    if table.sparse or missing_codes is None:
+        return table, ()
+    if automatic and not recognises_codes(family, missing_codes):
         return table, ()
     columns = list(range(table.shape[1]))
     if schema is not None:
         columns = [j for j in columns if schema.columns[j].kind in ("real", "count")]
     elif guess(table)[0].kind in ("words", "direction"):
         return table, ()
-    codes = find_codes(table, columns) if found else given_codes(wanted, columns)
+    codes = find_codes(table, columns) if automatic else given_codes(missing_codes, columns)
     return without_codes(table, codes), codes
 
 
@@ -347,10 +357,11 @@ def _is_binary(column: Vector) -> bool:
 
 
 def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) -> Matrix | None:
-    """Return the table with gaps among its numbers filled, where that is better than skipping.
+    """Return the table with the gaps among its numbers filled; None if skipping them is better.
 
-    A covariance needs complete rows; a family of independent columns does not, and is exact.  Where
-    columns of other kinds help too, numbers are completed only if little is missing.
+    A full covariance needs complete rows; a family of independent columns skips gaps, and is exact.
+    In a mixed table, where columns of other kinds help, too, numbers are completed only if few are
+    missing.
     """
     if not table.gaps:
         return None
@@ -379,12 +390,12 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
 def choose_weighted(
     table: CheckedTable, sizes: Ints, family: Any, prior: Prior, schema: Schema | None
 ) -> Choice:
-    """Choose for rows as if each were there as often as its size says."""
-    copies = with_what_they_lack(copies_of(sizes), table.matrix)
+    """Return the choice for rows with counts: row i is repeated ``sizes[i]`` times."""
+    copies = with_decisive_rows(copies_of(sizes), table.matrix)
     choice = choose(table.rows(copies), family, prior, schema, may_complete=False)
     if choice.labels is None:
         return choice
-    # Copies of a row may be apart; the first stands for all.
+    # Copies of a row may be in different clusters; the first decides.
     known, first = np.unique(copies, return_index=True)
     labels = choice.labels[first] if len(known) == len(sizes) else None
     return choice._replace(labels=labels, problem=None, settled=False)
@@ -408,9 +419,9 @@ def _suggest_mixed(
 
 
 def _for_kind(kind: Kind, own: CheckedTable) -> Family:
-    """Return a family for the columns of a kind; numbers, where complete, as a table of their own.
+    """Return a family for the columns of a kind.
 
-    One column has nothing to be correlated with.
+    Several complete columns of numbers get the family that they would have as a table of their own.
     """
     if kind != "real" or own.shape[1] == 1 or own.gaps:
         return _OF_KIND[kind].suggest(own.matrix)
@@ -418,7 +429,7 @@ def _for_kind(kind: Kind, own: CheckedTable) -> Family:
 
 
 def _start(table: CheckedTable, kind: type[Family], reason: str) -> tuple[Family, str]:
-    """Return a family of a class to start from, condensed if columns follow from others."""
+    """Return a family of a class to start from, condensed if some columns determine others."""
     matrix = table.matrix
     if kind is ProjectedGaussian:
         counts = counted(table)
@@ -437,7 +448,7 @@ def _start(table: CheckedTable, kind: type[Family], reason: str) -> tuple[Family
 
 
 def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
-    """Return the number of columns of a kind; counts by name, as numbers may be taken for them."""
+    """Return the number of columns of a kind, with names of counts, which may be a mistake."""
     named = ""
     if kind == "count" and schema is not None:
         names = [schema.columns[j].name for j in columns]

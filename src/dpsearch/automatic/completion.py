@@ -1,10 +1,10 @@
-"""Filling gaps of a table of numbers, for a Gaussian with full covariance.
+"""Completion of a table of numbers, for a Gaussian with full covariance.
 
-That family has no closed form for what was observed of a row.  Instead the table is completed by
-turns, as in data augmentation (Tanner & Wong 1987): gaps are drawn from the row's cluster given
-what was observed of the row, and clusters are found in the completed table.  The first clusters are
-those of the rows without gaps, or one Gaussian for all where there are few such rows.  Draws, not
-means: means would make clusters look tighter than they are.
+That family has no closed form for an incomplete row.  Instead the table is completed as in data
+augmentation (Tanner & Wong 1987), in two alternating steps: missing values are drawn from the row's
+cluster given its observed values, and clusters are found in the completed table.  The first
+clusters are those of the complete rows, or one Gaussian for all rows if few are complete.  Values
+are drawn, because conditional means would make clusters look tighter than they are.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from dpsearch.tables.checked import CheckedTable
 _FIRST_ROUNDS = 10  # with one Gaussian
 _ROUNDS = 4
 _WIDE_ROUNDS = 2
-_ROWS_A_COLUMN = 5  # without gaps, to find the first clusters in
+_ROWS_A_COLUMN = 5  # complete rows that the first clusters are found in
 
 
 def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
-    """Return the table with its gaps filled by draws; the same every time.
+    """Return the table with its gaps filled by draws, the same every time.
 
-    Those of a `wide` one are of projections and of what these leave of the columns.
+    A `wide` table is completed by draws of its projections and of the residuals.
     """
     if not np.isnan(matrix).any():
         return matrix
     changing = varies(matrix)
-    if not changing.all():  # nothing is to be drawn for a constant column
+    if not changing.all():  # a constant column is filled with its value
         filled = np.where(np.isnan(matrix), np.nanmax(matrix, axis=0), matrix)
         if changing.any():
             rest = np.ascontiguousarray(matrix[:, changing])
@@ -54,20 +54,20 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
         if counted is not None:
             return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
-    bends = Johnson.suggest(matrix)  # skewed numbers are drawn as they are
-    draws = bends.back(_of_numbers(bends.seen(matrix), prior, rng))
-    return np.where(np.isnan(matrix), _like_those_seen(draws, matrix), matrix)
+    curves = Johnson.suggest(matrix)  # so that skewed columns are completed by skewed draws
+    draws = curves.back(_of_numbers(curves.seen(matrix), prior, rng))
+    return np.where(np.isnan(matrix), _like_observed(draws, matrix), matrix)
 
 
-def _like_those_seen(draws: Matrix, matrix: Matrix) -> Matrix:
-    """Return draws that are whole, and in the range of those seen, in columns of whole numbers."""
-    whole = (np.isnan(matrix) | (matrix == np.floor(matrix))).all(axis=0)
+def _like_observed(draws: Matrix, matrix: Matrix) -> Matrix:
+    """Return draws, those of columns of integers rounded and clipped to the observed range."""
+    integer = (np.isnan(matrix) | (matrix == np.floor(matrix))).all(axis=0)
     inside = np.clip(np.rint(draws), np.nanmin(matrix, axis=0), np.nanmax(matrix, axis=0))
-    return np.where(whole, inside, draws)
+    return np.where(integer, inside, draws)
 
 
 def _of_numbers(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
-    """Fill gaps by draws from clusters, by turns with them."""
+    """Fill gaps by draws from clusters, and find clusters in the completed table, in turn."""
     complete_rows = ~np.isnan(matrix).any(axis=1)
     if complete_rows.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
         filled = _by_clusters(matrix, matrix[complete_rows], prior, rng)
@@ -82,7 +82,7 @@ def _of_numbers(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
 
 
 def _by_projections(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
-    """Fill gaps by draws from clusters of the principal components, by turns with them."""
+    """Fill gaps by draws from clusters of the principal components, which are found in turn."""
     gaps = np.isnan(matrix).any(axis=1)
     filled = np.where(np.isnan(matrix), np.nanmean(matrix, axis=0), matrix)
     for done in range(_WIDE_ROUNDS):
@@ -98,7 +98,7 @@ def _by_projections(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
 
 
 def _of_counts(counts: Matrix, prior: Prior, rng: Rng) -> Matrix:
-    """Fill gaps by Poisson draws about what sums let expect, then about clusters' means."""
+    """Fill gaps by Poisson draws about expected counts, then about the clusters' means."""
     gaps = np.isnan(counts)
     at = gaps.any(axis=1)
     filled = np.where(gaps, rng.poisson(expected_counts(counts)), counts)
@@ -118,7 +118,7 @@ def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
 
 
 def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
-    """Fill gaps from one Gaussian for all rows, by turns with its mean and covariance."""
+    """Fill gaps from one Gaussian for all rows, whose mean and covariance are updated in turn."""
     mean = np.nanmean(matrix, axis=0)
     filled = np.where(np.isnan(matrix), mean, matrix)
     together = np.zeros(len(matrix), np.int64)
@@ -132,7 +132,7 @@ def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
 
 
 def _by_clusters(matrix: Matrix, rows: Matrix, prior: Prior, rng: Rng) -> Matrix:
-    """Fill gaps from the clusters that complete rows have."""
+    """Fill gaps by draws from the clusters of some complete rows."""
     mixture = _mixture(rows, FullGaussian.suggest(rows), prior)
     inside, _ = mixture.log_joint_probabilities(matrix)
     posteriors = [mixture.posterior(k) for k in range(mixture.n_components)]

@@ -1,10 +1,9 @@
-"""Counts and their logarithms, recognised by their values.
+"""Counts of events and their logarithms, recognised by their values.
 
-Values are counts of events if all are whole multiples of the smallest above 0, which is the
-commonest of them: in images and ratings it is not.  They are logarithms of counts if exp(x) − 1 is
-such, and logarithms of counts that were brought to a common total if it is so row by row.
-
-Gaps do not matter: they are counts that were not seen.
+Values are counts if all are integer multiples of the smallest positive one, and that is the most
+common of the positive values; in images and ratings it is not.  They are logarithms of counts if
+this holds for exp(x) − 1, and logarithms of counts scaled to a common total if it holds for
+exp(x) − 1 in each row by itself.  Gaps are counts that were not observed.
 """
 
 from __future__ import annotations
@@ -19,49 +18,49 @@ from dpsearch.families._columns import varies
 from dpsearch.tables.checked import CheckedTable
 
 _AT_ONCE = 1 << 20  # numbers
-_WITH_ZERO = 0.75  # the share of columns with a 0, at least
+_WITH_ZERO = 0.75  # the least share of columns that have a 0
 _MOST_LEVELS = 12  # answers and ratings have no more
-_LARGEST_SHARE = 0.5  # of one column among all counts, at most
+_LARGEST_SHARE = 0.5  # of one column among all counts
 _LARGEST_LOGARITHM = 30.0
-_RARE = 0.5  # counts a cell, on average: words in documents are rarer
-_TURNS = 20  # of rows and columns, by which gaps are expected
+_RARE = 0.5  # the mean count: words in documents are rarer
+_ITERATIONS = 20  # of the expected sums of rows and columns
 _NOTHING = 1e-10
 _ROUNDING = 1e-3  # of multiples, relative: logarithms may be in single precision
 
 
 def is_counts(values: Any) -> bool:
-    """Whether all values are whole numbers of at least 0."""
+    """Whether all values are integers of at least 0."""
     flat = values.reshape(-1)
     parts = (flat[at : at + _AT_ONCE] for at in range(0, len(flat), _AT_ONCE))
     return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
 
 
 def are_documents(table: CheckedTable, wide: bool) -> bool:
-    """Whether counts look like words in documents: rare, and seldom more than one.
+    """Whether counts are like those of words in documents: most are 0, and most others 1.
 
-    In a wide table with more of them, words or not, a multinomial distribution gives most rows a
-    cluster of their own where counts vary more than it says.
+    In a wide table with larger counts, of words or not, that vary more than a multinomial
+    distribution allows, that family would make a cluster of nearly every row.
     """
     X = table.matrix
-    mostly_zero = 0 < np.count_nonzero(X) <= 0.5 * X.size and _least_is_commonest(X)
+    mostly_zero = 0 < np.count_nonzero(X) <= 0.5 * X.size and _least_is_most_common(X)
     return mostly_zero and not (wide and X.mean() >= _RARE and counted(table) is not None)
 
 
-def _least_is_commonest(X: Any) -> bool:
+def _least_is_most_common(X: Any) -> bool:
     times = np.unique(X[X > 0.0], return_counts=True)[1]
     return bool(times.argmax() == 0)
 
 
 class Counted(NamedTuple):
-    """The counts of events that a table holds, as whole numbers, and how it holds them."""
+    """The counts of events that a table stands for, and how it represents them."""
 
     counts: Matrix
-    unit: Matrix  # [rows or 1, 1]: the table holds this many times the counts
-    logged: bool  # whether it holds log(1 + x) of that
+    unit: Matrix  # [rows or 1, 1]: the table holds the counts times this …
+    logged: bool  # … or log(1 + x) of that
     words: str
 
     def family(self) -> ProjectedGaussian:
-        """Return a family for the table, to start from."""
+        """Return a family to start from for the table."""
         given = None
         if self.logged and len(self.unit) > 1:
             given = float(np.median(self.counts.sum(axis=1) * self.unit[:, 0]))
@@ -69,20 +68,20 @@ class Counted(NamedTuple):
         return found.with_parameters(logged=self.logged, given_total=given)
 
     def held(self, counts: Matrix) -> Matrix:
-        """Return other counts as the table would hold them."""
+        """Return other counts in the table's representation."""
         values = counts * self.unit
         return np.log1p(values) if self.logged else values
 
 
 def counted(table: CheckedTable) -> Counted | None:
-    """Return the `wide_counts` of a table, found once."""
+    """Return the `wide_counts` of a table, computed once."""
     return table.once("wide counts", lambda: wide_counts(table.matrix))
 
 
 def wide_counts(X: Any) -> Counted | None:
-    """Return the counts that a wide table holds as they are or as logarithms; None for others.
+    """Return the counts that a wide table holds as they are or as logarithms; None if it does not.
 
-    No column may have most of the counts: that would be another kind of number.
+    A column that has most of the counts holds another kind of number.
     """
     changing = varies(X)
     if (
@@ -102,7 +101,7 @@ def wide_counts(X: Any) -> Counted | None:
             continue
         by_column = np.nansum(whole, axis=0)
         one_column = by_column.max() > _LARGEST_SHARE * by_column.sum()
-        if one_column or np.nanmax(whole) <= _MOST_LEVELS or not _least_is_commonest(whole):
+        if one_column or np.nanmax(whole) <= _MOST_LEVELS or not _least_is_most_common(whole):
             return None
         what = "logarithms of counts" if logged else "counts"
         what += " brought to a common total," if rowwise else ""
@@ -112,15 +111,15 @@ def wide_counts(X: Any) -> Counted | None:
 
 
 def expected_counts(counts: Matrix) -> Matrix:
-    """Return what the sums of rows and columns let expect of counts with gaps.
+    """Return the expected counts of a table with gaps, products of effects of rows and columns.
 
-    By turns, the sums of rows and of columns at a common total are what their known counts say: the
-    maximum of the likelihood of independent Poisson variables.
+    The effects are updated in turn from the known counts.  They converge to the maximum of the
+    likelihood of independent Poisson variables.
     """
     known = ~np.isnan(counts)
     seen = np.where(known, counts, 0.0)
     rows, columns = seen.sum(axis=1), np.ones(counts.shape[1])
-    for _ in range(_TURNS):
+    for _ in range(_ITERATIONS):
         columns = seen.sum(axis=0) / np.maximum(rows @ known, _NOTHING)
         rows = seen.sum(axis=1) / np.maximum(known @ columns, _NOTHING)
     return np.asarray(rows[:, None] * columns)

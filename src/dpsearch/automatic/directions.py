@@ -1,8 +1,8 @@
-"""Rows of length 1: are they spread over their columns, as von Mises–Fisher clusters are?
+"""The number of dimensions along which rows of length 1 vary.
 
-Such a cluster is round.  Embeddings that models make of texts and images vary along few of their
-many dimensions, and differently within a topic: in hundreds of columns every difference along these
-would be worth a von Mises–Fisher cluster.
+A von Mises–Fisher cluster is round: it varies alike along all of them.  Embeddings of texts and
+images vary along few of their many dimensions, and differently within each topic.  In hundreds of
+columns every such difference would be worth another von Mises–Fisher cluster.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from dpsearch._types import Matrix
 
 _NEIGHBOURS, _ROWS_ASKED, _ROWS_AMONG = 5, 500, 20_000
-_NOTHING = 1e-6  # squared distances of rows that are alike but for rounding
+_NOTHING = 1e-6  # the squared distances of rows that differ by rounding alone
 
 
 def n_dimensions(X: Matrix) -> float:
-    """Return along how many dimensions rows differ: all of them, or neighbours if that is more.
+    """Return along how many dimensions rows vary: all rows, or neighbours if that is more.
 
-    With Σ the covariance of some rows it is (tr Σ)²/tr Σ², which is D − 1 or D for those of one von
-    Mises–Fisher distribution.  Five neighbours are in one cluster as a rule, so that it does not
-    matter how the clusters lie; the median over rows.
+    For rows with covariance Σ this is (tr Σ)²/tr Σ², which is D − 1 or D under one von Mises–Fisher
+    distribution.  For neighbours it is the median over rows of each row's five nearest, which are
+    usually in one cluster, so that the positions of the clusters do not matter.
     """
     rows = np.random.default_rng(0).permutation(len(X))[:_ROWS_AMONG]
     among = X[rows]
@@ -37,10 +37,10 @@ def n_dimensions(X: Matrix) -> float:
 
 
 def _dimensions(rows: Matrix) -> float:
-    """Estimate (tr Σ)²/tr Σ², infinite where rows are too few or do not differ.
+    """Estimate (tr Σ)²/tr Σ²; infinite if rows are too few or do not differ.
 
-    tr Σ² of n degrees of freedom without bias (Bai & Saranadasa 1996, "Effect of high dimension: by
-    an example of a two sample problem", section 4).
+    tr Σ² is estimated without bias from n degrees of freedom (Bai & Saranadasa 1996, "Effect of
+    high dimension: by an example of a two sample problem", section 4).
     """
     n, centred = len(rows) - 1.0, rows - rows.mean(axis=0)
     gram = centred @ centred.T

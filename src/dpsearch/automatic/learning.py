@@ -1,20 +1,20 @@
-"""Hyperparameters from the data: partition and hyperparameters in turn.
+"""Learning of hyperparameters from the data, in turn with a partition.
 
     1. Hyperparameters from the columns' means and variances (`Family.suggest`).
     2. A partition under them: search, then sweeps, splits and merges; from the second round on
-       the partition is carried along.
+       the last partition is the start.
     3. Hyperparameters from the partition (`Family.learned`); back to 2.
 
 Each round ends with log p(c, x | hyperparameters).  All are probabilities of the same data, so they
-compare, and the round with the largest is kept.  Rounds stop where partition and hyperparameters
-suit each other, so they begin more than once: from the clusters of a simpler family, if there is
-one; from one cluster for all rows, if that is better under hyperparameters of its own; and where
-one cluster is found, from two halves.  Of up to 200 rows the best is then refined thoroughly, and
-rounds go on from there while they bring something.
+are comparable, and the round with the largest is kept.  Rounds end at a local optimum of partition
+and hyperparameters, so several starts are tried: the clusters of a simpler family, if there is one;
+one cluster for all rows, if that is better under hyperparameters of its own; and two halves, if one
+cluster is found.  Of up to 200 rows the best is then refined thoroughly, and rounds go on from
+there while they gain enough.
 
 At most 2,000 rows take part, always the same ones.  That is quick, and it keeps scales from
 following ever finer detail as a table grows: a mixture of Gaussians never describes real data
-exactly, and with enough rows it is worth a cluster to say so.  Nothing here is random.
+exactly, and with enough rows each deviation is worth a cluster.  Nothing here is random.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from dpsearch.tables.checked import CheckedTable
 
 _SAMPLE = 2000
 _FEW_ROWS = 100  # for which a thorough refinement is quick, in every round
-_MOST_SETTLED = 200  # rows for which what was found is refined thoroughly in the end
+_MOST_SETTLED = 200  # rows for which the best partition is refined thoroughly in the end
 _ROUNDS = 6
-_ENOUGH = 1e-3  # nats a row: rounds end when they bring less
+_ENOUGH = 1e-3  # nats a row: rounds end when they gain less
 _FEWEST_TO_HALVE = 10
-_MOST_KEPT = 1 << 24  # numbers of encoded rows
-_HALVINGS = 6  # tries at halving a table that seems to be one cluster
+_MOST_KEPT = 1 << 24  # numbers of encoded rows in the compiled problems of a table
+_HALVINGS = 6  # tries at halving a table in which one cluster was found
 
 
 class Learned(NamedTuple):
@@ -55,7 +55,7 @@ class Learned(NamedTuple):
     labels: Labels
     problem: Problem  # the family compiled for the rows that took part
     log_joint: float = math.nan  # of these rows
-    is_simpler: bool = False  # whether a simpler family took the place of that to start from
+    is_simpler: bool = False  # whether a simpler family replaced the one to start from
     settled: bool = False  # whether no move of refinement improves the partition
 
     @property
@@ -75,10 +75,10 @@ def learn(
     or_simpler: bool = False,
     n_first: int | None = None,
 ) -> Learned:
-    """Learn the hyperparameters of a family from a table, or from so many rows at its beginning.
+    """Learn the hyperparameters of a family from a table, or from its first `n_first` rows.
 
-    `start` has those that `suggest` made of it.  It may be given up for a simpler family, if
-    wanted, where that describes the table better.
+    `start` has those that `suggest` returned.  With `or_simpler` a simpler family may replace it
+    where that describes the table better.
     """
     table = CheckedTable.of(X)
     sample = learning_sample(table, n_first)
@@ -91,16 +91,17 @@ def learn(
 
 
 def suited(start: Family, table: CheckedTable) -> Family:
-    """Return a family to start from, completed by a table.
+    """Return a family to start from, its missing hyperparameters resolved by a table.
 
-    Families do not resolve tables with gaps: these are filled for that, and skipped later.
+    Families resolve complete tables only, so gaps are filled for this purpose; later they are
+    skipped.
     """
     complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
     return start.suited(complete)
 
 
 class _Learner:
-    """Rounds from a family to start from, on one table."""
+    """Rounds of learning on one table, all from the same family."""
 
     def __init__(self, sample: CheckedTable, start: Family, prior: Prior) -> None:
         self.sample = sample
@@ -110,7 +111,7 @@ class _Learner:
         self._known: dict[bytes, _Under] = {}
 
     def under(self, labels: Labels | None = None) -> _Under:
-        """Compile the family that a partition teaches, or the one to start from; once each."""
+        """Return the family learned from a partition, or the first one, and its problem."""
         key = b"" if labels is None else labels.tobytes()
         if key not in self._known:
             family = self.start
@@ -124,19 +125,19 @@ class _Learner:
         plain = None if simpler is None else self.simpler_learner(simpler)
         best, found = apart(
             lambda: self.rounds(self.under()),
-            lambda: None if plain is None or current().over else plain.look(quick=True),
+            lambda: None if plain is None or current().over else plain.quick(),
         )
         assert best is not None
         if simpler is not None and plain is not None and found is not None and not current().over:
             best = self.from_simpler(plain, found, best, or_simpler and simpler.replaces)
-        return self.settle(self.second_look(best))
+        return self.settle(self.with_other_starts(best))
 
-    def look(self, *, quick: bool) -> Learned:
-        """Go from the family to start from; compare what is found with one cluster for all."""
-        return self.second_look(self.rounds(self.under(), quick=quick))
+    def quick(self) -> Learned:
+        """Return the best of quick rounds from the first family, and of the other starts."""
+        return self.with_other_starts(self.rounds(self.under(), quick=True))
 
     def simpler_learner(self, simpler: Simpler) -> _Learner:
-        """Return rounds from a simpler family, on its own form of the table."""
+        """Return the learner of a simpler family, on its own form of the table."""
         table = self.sample
         if not np.array_equal(simpler.X, table.matrix):
             table = CheckedTable(simpler.X, None, complete=not table.gaps)
@@ -150,9 +151,9 @@ class _Learner:
         quick: bool = False,
         thorough: bool = False,
     ) -> Learned:
-        """Go from a family, and perhaps a partition, round by round; return the best.
+        """Return the best of the rounds from a family, and perhaps a partition.
 
-        If it is to be quick, clusters are split in the first round only.
+        With `quick`, clusters are split in the first round only.
         """
         best: Learned | None = None
         thorough = self.prior.product_form and (thorough or self.n_rows <= _FEW_ROWS)
@@ -176,9 +177,9 @@ class _Learner:
     def partition(
         self, problem: Problem, labels: Labels | None, thorough: bool, tries: int | None
     ) -> tuple[Labels, bool]:
-        """Search, or go on from a partition; return labels, and whether no move improves them."""
-        if labels is None or not self.prior.product_form:  # which refinement needs
-            with current().needed():  # of few rows, and all that follows is built on it
+        """Search or refine a partition; return labels, and whether no move improves them."""
+        if labels is None or not self.prior.product_form:  # refinement needs that form
+            with current().needed():  # few rows take part, and all that follows depends on it
                 labels = search(problem, beam_size=1).labels
         if not self.prior.product_form:
             return labels, False
@@ -191,10 +192,10 @@ class _Learner:
     def from_simpler(
         self, plain: _Learner, found: Learned, best: Learned, replaces: bool
     ) -> Learned:
-        """Go on from the clusters that a simpler family finds; return what is better.
+        """Go on from the clusters that a simpler family found; return the best result.
 
-        A prior on covariances that was learned from clusters taken together expects wide ones, and
-        holds them together.  Where clusters have fewer numbers to learn, they come apart.
+        A prior on covariances that was learned from merged clusters expects wide ones, and so keeps
+        them merged.  Under a family with fewer parameters they separate.
         """
         again = self.rounds(self.under(found.labels), found.labels)
         best = max(best, again, key=attrgetter("log_joint"))
@@ -210,8 +211,8 @@ class _Learner:
             return best
         return self.rounds((best.family, best.problem), best.labels, thorough=True)
 
-    def second_look(self, best: Learned) -> Learned:
-        """Compare what was found with one cluster for all, and one cluster with two."""
+    def with_other_starts(self, best: Learned) -> Learned:
+        """Return the better of a result and rounds from one cluster, or of one cluster and two."""
         if not self.prior.product_form or current().over:
             return best
         together = np.zeros(self.n_rows, np.int64)
@@ -230,16 +231,16 @@ class _Learner:
     def halves(self) -> Labels | None:
         """Return the two clusters that are best under hyperparameters learned from them.
 
-        Where columns are many, the prior to start from, of which no cluster's covariance is known,
-        may hold one cluster more probable than two that are well apart.
+        With many columns the first prior, set without knowing any cluster's covariance, may prefer
+        one cluster to two that are well separated.
         """
         tries = [halved(self.under()[1], rng=seed) for seed in range(_HALVINGS)]
-        apart = [labels for labels in tries if labels.max() == 1]
+        two = [labels for labels in tries if labels.max() == 1]
 
         def value(labels: Labels) -> float:
             return self.under(labels)[1].log_joint(labels)
 
-        return max(apart, key=value, default=None)
+        return max(two, key=value, default=None)
 
 
 def learning_rows(n_rows: int) -> Ints:
@@ -250,18 +251,19 @@ def learning_rows(n_rows: int) -> Ints:
 
 
 def learning_sample(table: CheckedTable, n_first: int | None = None) -> CheckedTable:
-    """Return the rows that take part, of all or of so many at the beginning of a table."""
+    """Return the rows of a table that take part, all of them among the first `n_first` if given."""
     n_rows = table.shape[0]
     rows = learning_rows(n_rows if n_first is None else n_first)
     return table if len(rows) == n_rows else table.once(len(rows), lambda: table.rows(rows))
 
 
 def compiled(table: CheckedTable, family: Family, prior: Prior) -> Problem:
-    """Return the problem of a table under a family, compiled once while there is room for it."""
+    """Return the problem of a table under a family; compiled ones are kept while there is room."""
     known: dict[Any, Problem] = table.once("problems", dict)
     found = known.get((family, prior))
     if found is None:
-        if sum(len(one.items.values) for one in list(known.values())) > _MOST_KEPT:
-            known.clear()  # two threads may be here
+        others = list(known.values())  # a copy, since another thread may add to them
+        if sum(len(one.items.values) for one in others) > _MOST_KEPT:
+            known.clear()
         found = known[family, prior] = Problem(table, family, prior)
     return found

@@ -1,9 +1,7 @@
-"""Values that should not decide: codes that stand for missing values, and rows far from all others.
+"""Values that the choice must ignore: codes of missing values, and rows far from all others.
 
-What is far and what is a code: see `tables.codes`.
-
-A row is far if a number of it is, unless as many as one row in twenty are far in that column: those
-are clusters.
+`tables.codes` defines codes and far values.  A row is far if one of its values is, unless more than
+one row in twenty is far in that column: such rows are clusters.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.tables import CheckedTable, Codes, Schema
 from dpsearch.tables.codes import FEWEST_COPIES, codes_in, far_values
 
-_MOST_FAR = 0.05  # the share of rows that are far at most
+_MOST_FAR = 0.05  # the largest share of far rows
 _MOST_NAMED = 3
 
 
@@ -37,7 +35,7 @@ def find_codes(table: CheckedTable, columns: Sequence[int]) -> Codes:
 
 
 def given_codes(values: Any, columns: Sequence[int]) -> Codes:
-    """Return the codes that a user gives, in every one of some columns."""
+    """Return the codes that a user gives, for each of some columns."""
     try:
         numbers = [float(value) for value in values]
     except (TypeError, ValueError) as error:
@@ -46,7 +44,7 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
 
 
 def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
-    """Return which rows lie far from all others in one of some columns of numbers."""
+    """Return which rows are far from all others in at least one of some columns of numbers."""
     out = np.zeros(table.shape[0], bool)
     for far in shared(lambda j: _far_places(table, j), columns):
         if len(far) <= max(1, _MOST_FAR * len(out)):
@@ -58,9 +56,9 @@ def _far_places(table: CheckedTable, j: int) -> Any:
     return table.once(("far", j), lambda: np.flatnonzero(far_values(table.matrix[:, j])))
 
 
-def codes_in_words(codes: Codes, schema: Schema | None, wanted: Any) -> str:
-    """Say which codes were found and taken as missing values, for the reason."""
-    if not codes or not isinstance(wanted, str):  # the user gave them
+def codes_in_words(codes: Codes, schema: Schema | None, missing_codes: Any) -> str:
+    """Return the end of the choice's reason: which codes were recognised as missing values."""
+    if not codes or not isinstance(missing_codes, str):  # the user gave them
         return ""
     values = sorted({value for _, value in codes})
     shown = ", ".join(f"{value:.10g}" for value in values[:_MOST_NAMED])

@@ -1,4 +1,4 @@
-"""Hours and months as whole numbers: categories that compete with von Mises' family."""
+"""Hours and months as integers: categories that compete with von Mises' family."""
 
 import numpy as np
 import pandas as pd
@@ -7,8 +7,8 @@ from scipy.stats import circmean
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, load
+from dpsearch.automatic.alternatives import Eligible, _Competition, _period
 from dpsearch.automatic.choice import resolve_prior
-from dpsearch.automatic.tried import Tried, _columns, _period, _told_apart
 from dpsearch.items import log_marginals
 from dpsearch.report.profiles import Wanted, profiles
 from dpsearch.report.table import Column as ReportColumn
@@ -19,7 +19,7 @@ N = 300
 
 
 def about(rng, centres, spread, period):
-    """Return whole numbers from 0 that go round."""
+    """Return circular integers from 0."""
     return np.floor(np.remainder(rng.normal(centres, spread), period)).astype(int)
 
 
@@ -75,7 +75,7 @@ def test_what_is_expected_of_hours_is_an_hour(night_and_day, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model").predict(gaps), model.predict(gaps))
 
 
-def test_groups_that_categories_do_not_tell_apart_are_found():
+def test_groups_that_categories_do_not_distinguish_are_found():
     rng = np.random.default_rng(5001)
     truth = rng.integers(3, size=N)
     hours = about(rng, np.array([0.5, 9.0, 17.0])[truth], 2.0, 24)
@@ -95,7 +95,7 @@ def test_two_peaks_of_one_cloud_are_one_cluster():
     assert "von_mises" not in model.reason_
 
 
-def test_whole_degrees_under_a_short_name_go_round():
+def test_integer_degrees_under_a_short_name_are_circular():
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"wind_dir": about(rng, np.full(N, 350.0), 40.0, 360)})
     frame["x"] = rng.normal(size=N)
@@ -104,7 +104,7 @@ def test_whole_degrees_under_a_short_name_go_round():
     assert "1 of von_mises (wind_dir)" in model.reason_
 
 
-def test_clusters_are_told_apart_by_the_evidence_of_other_columns():
+def test_clusters_are_distinguished_by_the_evidence_of_other_columns():
     """Against log H of the other columns, pair by pair."""
     rng = np.random.default_rng(4)
     partition, found = np.arange(60) % 3, set()
@@ -113,12 +113,15 @@ def test_clusters_are_told_apart_by_the_evidence_of_other_columns():
         table = CheckedTable(np.column_stack([about(rng, 4.0 * partition, 1.0, 12) * 1.0, x]))
         codes = families.Categorical(n_levels=12)
         gaussian = families.DiagonalGaussian.suggest(table.matrix[:, [1]])
-        turned = families.VonMises(period=12.0).resolve(table.matrix[:, [0]])
-        columns = _columns(
-            table, {0: Tried(None, 12.0)}, families.Product([(codes, [0]), (gaussian, [1])])
+        circular = families.VonMises(period=12.0).resolve(table.matrix[:, [0]])
+        competition = _Competition(
+            table,
+            families.Product([(codes, [0]), (gaussian, [1])]),
+            resolve_prior("auto"),
+            {0: Eligible(None, 12.0)},
         )
-        family = families.Product([(turned, [0]), (gaussian, [1])])
-        told = _told_apart(table, columns, family, resolve_prior("auto"), partition)
+        family = families.Product([(circular, [0]), (gaussian, [1])])
+        found_different = competition.distinguishes(family, partition)
         model = gaussian.compile(table.matrix[:, [1]])
 
         def log_h(labels, model=model):
@@ -128,16 +131,16 @@ def test_clusters_are_told_apart_by_the_evidence_of_other_columns():
         unions = [np.unique(np.where(partition == a, b, partition), return_inverse=True)[1]
                   for a, b in ((0, 1), (0, 2), (1, 2))]  # fmt: skip
         expected = all(log_h(partition) >= log_h(union) for union in unions)
-        assert told == expected
-        found.add(told)
+        assert found_different == expected
+        found.add(found_different)
     assert found == {True, False}
 
 
 def test_codes_between_levels_are_the_nearest_ones():
     months = Column("month", "category", "int", tuple(range(1, 13)), role="angle")
-    assert months.turn == 12.0
+    assert months.period == 12.0
     assert months.decode(np.array([0.0, 4.4, 11.3, 11.7, -0.2, np.nan])) == [1, 5, 12, 1, 1, None]
-    assert Column("kind", "category", "text", ("a", "b")).turn is None
+    assert Column("kind", "category", "text", ("a", "b")).period is None
 
 
 @pytest.mark.parametrize(
@@ -149,12 +152,12 @@ def test_codes_between_levels_are_the_nearest_ones():
         ("hour", 10, None), ("hr", 23, 24.0),
     ],
 )  # fmt: skip
-def test_whole_numbers_that_go_round_by_name(name, last, period):
+def test_integers_that_are_circular_by_name(name, last, period):
     assert _period(name, np.arange(last + 1.0)) == period
 
 
-def test_numbers_are_not_parted_where_a_turn_begins():
-    """The Gaussians part the group about north, and a rounded Gaussian fits its two halves."""
+def test_circular_clusters_are_not_cut_where_the_period_begins():
+    """The Gaussians cut the group about north, and a rounded Gaussian fits its two halves."""
     rng = np.random.default_rng(5)
     groups = rng.choice(3, 600)
     angles = rng.vonmises(np.array([0.0, 2.0, 4.0])[groups], 4.0)
@@ -170,8 +173,8 @@ def test_numbers_are_not_parted_where_a_turn_begins():
     assert adjusted_rand_score(groups, model.labels_) > 0.98
 
 
-def test_a_name_that_says_that_numbers_go_round_counts():
-    """Gaussians that part a group at north are a few nats better; the name decides."""
+def test_a_name_that_suggests_circular_values_counts():
+    """Gaussians that cut a group at north are a few nats better; the name decides."""
     rng = np.random.default_rng(22)
     groups = rng.choice(3, 600)
     table = pd.DataFrame(

@@ -83,7 +83,7 @@ def test_a_cloud_that_is_not_gaussian_is_one_cluster(plant):
     assert model.n_clusters_ == len(np.unique(truth))
 
 
-def test_what_won_is_told_and_by_how_much():
+def test_the_reason_names_the_winners_and_their_gain():
     rng = np.random.default_rng(1)
     truth = rng.integers(2, size=N)
     X = np.column_stack(
@@ -95,7 +95,7 @@ def test_what_won_is_told_and_by_how_much():
     assert re.search(won, model.reason_)
 
 
-def test_hours_go_round():
+def test_hours_are_circular():
     rng = np.random.default_rng(2)
     truth = rng.integers(2, size=N)
     hours = np.remainder(rng.normal(12.0 * truth, 1.5), 24.0)  # about midnight, and about noon
@@ -107,7 +107,7 @@ def test_hours_go_round():
 
 
 @pytest.mark.slow
-def test_large_skewed_whole_numbers_are_one_cluster_and_counts_stay_counts():
+def test_large_skewed_integers_are_one_cluster_and_counts_stay_counts():
     rng = np.random.default_rng(1)
     model = DPMixture(random_state=0).fit(np.round(rng.lognormal(10.0, 1.0, (200, 2))))
     assert model.n_clusters_ == 1
@@ -144,7 +144,7 @@ def test_a_far_row_with_gaps():
     assert len(model.labels_) == 40
 
 
-def test_clusters_of_bent_columns_are_told_apart():
+def test_clusters_of_transformed_columns_are_distinguished():
     rng = np.random.default_rng(3)
     truth = rng.integers(2, size=N)
     normal = rng.normal(size=(N, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])

@@ -1,4 +1,4 @@
-"""The class of a family by the looks of a table of one kind: the first step of the choice."""
+"""The class of the family for a table of one kind, by its values: the first step of the choice."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dpsearch.families.base import Family
 from dpsearch.families.von_mises_fisher import are_directions
 from dpsearch.tables import CheckedTable
 
-WIDE = 32  # columns: more are projected
-NARROW = 10  # columns: with few rows they are taken as independent, more are projected
+WIDE = 32  # the most columns that are not projected
+NARROW = 10  # the most columns that are taken as independent, not projected, if rows are few
 _ROWS_A_COLUMN = 5  # that a full covariance needs
-_FILLED = 0.7  # the share of the columns that von Mises–Fisher clusters are spread over, at least
-_FEW_ENTRIES = 0.1  # the share of values that are not 0 in rows of words
+_ROUND = 0.7  # the least share of the dimensions that von Mises–Fisher clusters vary along
+_FEW_ENTRIES = 0.1  # the largest share of values other than 0 in rows of words
 
 
 def guess(table: CheckedTable) -> tuple[type[Family], str]:
@@ -68,10 +68,10 @@ def guess_gaussian(table: CheckedTable) -> tuple[type[Family], str]:
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if n_rows > 1 and of_length_1(table):
         reason = f"rows of length 1 in {X.shape[1]} columns"
-        if np.count_nonzero(X) <= _FEW_ENTRIES * X.size:  # as of words: as sparse ones are taken
+        if np.count_nonzero(X) <= _FEW_ENTRIES * X.size:  # as for the same rows in a sparse table
             return VonMisesFisher, f"{reason}, most values 0"
         dimensions = n_dimensions(X) if width > WIDE else width
-        if dimensions > _FILLED * width:
+        if dimensions > _ROUND * width:
             return VonMisesFisher, reason
         return ProjectedGaussian, f"{reason}, which differ along {dimensions:.0f} dimensions"
     if rows_suffice(n_rows, width):
