@@ -110,14 +110,14 @@ def parse_level(text: str) -> int | str:
 
 def parse_kinds(text: str) -> dict[str, str]:
     """Return the kinds of columns from NAME=KIND, separated by commas."""
-    from dpsearch.tables import SAID
+    from dpsearch.tables import GIVEN_KINDS
 
     kinds = {}
     for part in text.split(","):
         name, equals, kind = part.rpartition("=")
-        if not equals or not name or kind.strip() not in SAID:
+        if not equals or not name or kind.strip() not in GIVEN_KINDS:
             raise ParameterError.of(
-                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(SAID)}"
+                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(GIVEN_KINDS)}"
             )
         kinds[name.strip()] = kind.strip()
     return kinds

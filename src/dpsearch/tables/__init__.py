@@ -5,12 +5,12 @@ from dpsearch.tables.codes import Codes, without_codes
 from dpsearch.tables.columns import KINDS, Column, Kind
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import is_frame, library_of, read_column, replace_columns
-from dpsearch.tables.rules import SAID
+from dpsearch.tables.rules import GIVEN_KINDS
 from dpsearch.tables.schema import UNKNOWN, Schema, Triaged, triage, triaged, triaged_columns
 
 __all__ = [
+    "GIVEN_KINDS",
     "KINDS",
-    "SAID",
     "UNKNOWN",
     "CheckedTable",
     "Codes",

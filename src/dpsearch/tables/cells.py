@@ -1,7 +1,7 @@
-"""Texts in cells that mean something else: numbers with signs and units, dates, yes or no, gaps.
+"""Texts in cells that stand for numbers with signs and units, dates, yes or no, or gaps.
 
-Each rule is about the different texts of a column and how often they are there.  A column is read
-as numbers or dates if at least 95 % of its values are such; the others are then missing.
+Each rule uses the different texts of a column and how often they occur.  A column is read as
+numbers or dates if at least 95 % of its values are; the others are then missing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dpsearch._validate import LARGEST
 MISSING = frozenset(
     ["", "na", "n/a", "nan", "null", "#n/a", "<na>", "?", "-", "--", ".", "not available"]
 )
-# ... and those that do so among numbers and dates; among categories they are one.
+# ... and those that do so among numbers and dates, but are a level among categories.
 UNKNOWN = frozenset(["none", "unknown", "missing", "unk", "nil", "tbd", "not known", "inf", "-inf"])
 TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
-_MOST_WRONG = 0.05  # values that are no numbers in a column of numbers
-# How numbers are written: which sign stands between thousands, and which before decimals.
+_MOST_WRONG = 0.05  # the largest share of other values in a column of numbers
+# How numbers are written: with which separator of thousands, and which decimal sign.
 POINT, COMMA = "1,234.5", "1.234,5"
 _GROUPS = {
     POINT: re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+"),
@@ -40,8 +40,8 @@ _NUMBER = re.compile(
     r"(?P<power>[eE][+-]?\d{1,3})?"
     r"\s?(?P<unit>%|[$€£¥₹°]\w?|[^\W\d_][^\W\d_/²³.]{0,9}(?:/\w{1,6})?)?\)?"
 )
-_CODE = re.compile(r"[+-]?0\d+|\d{16,}")  # digits that are no quantity: 007, card numbers
-_PREFIXED = re.compile(r"[mM](?:[WVAJNFHKBg]|Hz|Pa|Wh|eV)")  # a unit with a prefix of its own
+_CODE = re.compile(r"[+-]?0\d+|\d{16,}")  # digits that are not a quantity: 007, card numbers
+_PREFIXED = re.compile(r"[mM](?:[WVAJNFHKBg]|Hz|Pa|Wh|eV)")  # units with the prefix m or M
 _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y",
@@ -51,7 +51,7 @@ _DAYS = (
 _HOURS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 ISO = "ISO 8601"
 _FORMATS = (ISO, *_DAYS, *(" ".join(both) for both in product(_DAYS, _HOURS)), *_HOURS)
-_TRIED = 20  # texts by which a format is known
+_HEAD = 20  # texts in which a format is recognised
 _LONGEST_DATE = 40  # characters
 _EPOCH = datetime(1970, 1, 1)
 
@@ -63,14 +63,14 @@ def is_missing(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Whether digits are a code and no number: 007, or longer than numbers are."""
+    """Whether digits are a code, not a number: 007, or longer than numbers are."""
     return _CODE.fullmatch(text) is not None
 
 
 def number_reader(form: str, unit: str = "") -> Reader:
-    """Return the function that reads numbers written in a form; NaN for what is none.
+    """Return a function that reads numbers written in a form, and returns NaN for other texts.
 
-    Without a unit they are in `unit`; those in another one are not read.
+    A number without a unit is in `unit`; one with another unit is not read.
     """
     groups, thousands, decimal = _GROUPS[form], form[1], form[5]
     units = ("", _singular(unit)) if unit else None
@@ -93,15 +93,15 @@ def number_reader(form: str, unit: str = "") -> Reader:
 
 
 def _unit(match: re.Match[str]) -> str:
-    """Return the sign of money or the unit of a number; "" for none, and for thousands."""
+    """Return the currency or the unit of a number; "" if it has none, or a multiplier such as k."""
     unit = match["money"] or match["unit"] or ""
     return "" if unit in _TIMES else unit
 
 
 def _singular(unit: str) -> str:
-    """Return the same for one and for several, small and large letters: day and Days, lb and LBS.
+    """Return a unit in lower case and the singular: "day" for Days, "lb" for LBS.
 
-    The M of mega is not the m of milli: MW and mW differ.
+    The M of mega is kept, since MW and mW differ.
     """
     lower = unit.casefold()
     if _PREFIXED.fullmatch(unit):
@@ -121,7 +121,7 @@ def _plain(value: Any) -> float:
 
 
 def number_form(texts: Sequence[str], counts: Ints) -> str | None:
-    """Return the form of numbers in which the texts of a column are written; None if in none."""
+    """Return the form in which the texts of a column are numbers; None if they are not."""
     known = [(text, int(n)) for text, n in zip(texts, counts) if text.casefold() not in UNKNOWN]
     units: Counter[str] = Counter()
     decisive: Counter[str] = Counter()
@@ -135,13 +135,13 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
             decisive[form] += n
     named = {unit: n for unit, n in units.items() if unit}
     if not units or sum(named.values()) > (1.0 + _MOST_WRONG) * max(named.values(), default=0):
-        return None  # several units
+        return None  # because there are several units
     form = decisive.most_common(1)[0][0] if decisive else POINT
     return form if _suffice(number_reader(form), known) else None
 
 
 def unit_of(texts: Sequence[str], counts: Ints) -> str:
-    """Return the unit of a column, or its sign of money: the most frequent; "" if none has any."""
+    """Return the most frequent unit or currency of a column; "" if there is none."""
     written: Counter[str] = Counter()
     for text, n in zip(texts, counts):
         match = _NUMBER.fullmatch(text)
@@ -155,7 +155,7 @@ def unit_of(texts: Sequence[str], counts: Ints) -> str:
 
 
 def _form_of(digits: str) -> str | None:
-    """Return the form that a number shows by itself; None if it may be of both."""
+    """Return the form that a number by itself must have; None if both are possible."""
     points, commas = digits.count("."), digits.count(",")
     if points and commas:
         return POINT if digits.rfind(".") > digits.rfind(",") else COMMA
@@ -174,9 +174,9 @@ def _suffice(read: Reader, known: Sequence[tuple[str, int]]) -> bool:
 
 
 def date_reader(form: str) -> Reader:
-    """Return the function that reads dates as seconds since 1970; NaN for what is none.
+    """Return a function that reads dates as seconds since 1970, and returns NaN for other texts.
 
-    Those of ISO 8601 are read in every format, as they can mean nothing else.
+    Dates in ISO 8601 are read under every format, since they are unambiguous.
     """
     readers = [datetime.fromisoformat]
     if form != ISO:
@@ -194,9 +194,9 @@ def date_reader(form: str) -> Reader:
 
 
 def date_form(texts: Sequence[str], counts: Ints) -> str | None:
-    """Return the format in which the texts of a column are dates; None if they are none."""
+    """Return the format in which the texts of a column are dates; None if they are not."""
     known = [(text, int(n)) for text, n in zip(texts, counts) if text.casefold() not in UNKNOWN]
-    head = [text for text, _ in known[:_TRIED]]
+    head = [text for text, _ in known[:_HEAD]]
     if not head or not all(_may_be_date(text) for text in head[:3]):
         return None
     for form in _FORMATS:
@@ -211,7 +211,7 @@ def _may_be_date(text: str) -> bool:
 
 
 def truth_reader(text: Any) -> float:
-    """Return 1 for yes, 0 for no, NaN for all else."""
+    """Return 1 for yes, 0 for no, and NaN for anything else."""
     if not isinstance(text, str):
         return float(text) if text in (0, 1) else math.nan
     lower = text.casefold()
@@ -237,7 +237,7 @@ PARTS: dict[str, tuple[str, ...] | None] = {
 
 
 def part_of_date(seconds: Vector, part: str) -> Vector:
-    """Return the year of dates, or the code of the month, the weekday or the hour."""
+    """Return the year of dates, or the code of their month, weekday or hour."""
     out = np.full(len(seconds), math.nan)
     known = ~np.isnan(seconds)
     whole = np.floor(seconds[known]).astype(np.int64)
@@ -253,7 +253,7 @@ def part_of_date(seconds: Vector, part: str) -> Vector:
 
 
 def date_texts(seconds: Vector) -> list[str]:
-    """Return dates as texts, with the time of the day if there is one; "–" for missing ones.
+    """Return dates as texts, with the time of day unless all are at midnight; "–" if missing.
 
     >>> date_texts(np.array([0.0, np.nan])), date_texts(np.array([0.0, 3660.0]))
     (['1970-01-01', '–'], ['1970-01-01 00:00', '1970-01-01 01:01'])
@@ -266,7 +266,7 @@ def date_texts(seconds: Vector) -> list[str]:
 
 
 def days_vary(seconds: Vector) -> bool:
-    """Whether dates fall on different days of the month; the weekday of a month says nothing."""
+    """Whether dates fall on different days of the month; if not, weekdays mean nothing."""
     days = np.floor(seconds).astype(np.int64).astype("datetime64[s]").astype("datetime64[D]")
     of_month = (days - days.astype("datetime64[M]")).astype(np.int64)
     return bool((of_month != of_month[0]).any())

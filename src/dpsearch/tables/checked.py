@@ -1,4 +1,4 @@
-"""`CheckedTable`: a matrix of numbers that has been checked, so that this is done once."""
+"""`CheckedTable`: a matrix of numbers that has been checked, so that it is checked only once."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class CheckedTable:
-    """A table of finite numbers and gaps, as `of` makes it from an array or a frame.
+    """A table of finite numbers and gaps, which `of` makes from an array or a frame.
 
-    `Problem`, `Family.compile` and all that takes rows of data take it without a second check.
-    Some of its rows or columns are a checked table too.
+    `Problem`, `Family.compile` and every function of rows of data accept it without another check.
     """
 
     matrix: Any  # float64 in which missing values are NaN, or a canonical CSR matrix
     names: tuple[str, ...] | None = None  # of the columns, if they have any
     complete: bool = False  # whether it is known that no value is missing
-    # The matrix with the values that were taken for missing ones, as no family has them.
+    # The matrix before values outside the model's support were taken as missing.
     observed: Any = None
 
     @classmethod
     def of(
         cls, X: ArrayLike | CheckedTable, *, accept_sparse: bool = True, gaps: bool = True
     ) -> CheckedTable:
-        """Check X, unless that was done; say whether it may be sparse and may have gaps."""
+        """Check X unless it is a checked table; the options allow sparse tables and gaps."""
         if not isinstance(X, CheckedTable):
             X = readable(X)
             matrix, complete = read_matrix(X, accept_sparse, gaps)
@@ -63,7 +62,7 @@ class CheckedTable:
         return {}
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """Return what `make` finds out about the table, which is asked once for each key."""
+        """Return the result of `make`, which is called once for each key."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
@@ -87,7 +86,7 @@ class CheckedTable:
 
     @property
     def impossible(self) -> Any:
-        """Which values were observed, but taken for missing ones as the model cannot have them."""
+        """Which observed values are outside the model's support, and so taken as missing."""
         if self.observed is None:
             return np.zeros(self.shape, bool)
         return np.isnan(self.matrix) & ~np.isnan(self.observed)
@@ -98,23 +97,22 @@ class CheckedTable:
             refuse_missing(self.matrix, None if self.names is None else list(self.names))
 
     def rows(self, which: Any) -> CheckedTable:
-        """Return some rows, by number, slice or mask."""
+        """Return some rows, by index, slice or mask."""
         observed = None if self.observed is None else self.observed[which]
         return CheckedTable(self.matrix[which], self.names, not self.gaps, observed)
 
     def columns(self, which: Any) -> CheckedTable:
-        """Return some columns, by number."""
+        """Return some columns, by index."""
         names = None if self.names is None else tuple(np.asarray(self.names, object)[which])
         return CheckedTable(self.matrix[:, which], names, not self.gaps)
 
 
 def content_order(table: CheckedTable, weights: Ints | None = None) -> Ints:
-    """Return the rows of a table in an order that their content decides.
+    """Return the rows of a table in an order that depends on their content alone.
 
-    The rows of a dense table are sorted by the first column, those that are equal there by the
-    second, and so on, gaps last: an order that units do not change.  Sparse rows are sorted by a
-    random combination of their columns.  Equal rows are sorted by their weights, and then by
-    position.
+    The rows of a dense table are sorted by the first column, ties by the second, and so on, gaps
+    last; this order does not depend on units.  Sparse rows are sorted by a random combination of
+    their columns.  Equal rows are sorted by their weights, and then by position.
     """
     matrix = table.matrix
     if table.sparse:  # SciPy adds up each row by itself, so that equal rows have equal keys
@@ -124,8 +122,8 @@ def content_order(table: CheckedTable, weights: Ints | None = None) -> Ints:
     if weights is not None:
         columns.append(weights)
     order = np.arange(table.shape[0])
-    group = np.zeros(len(order), np.int64)  # where rows that are equal so far begin, in order
-    tied = order.copy()  # places in order whose rows are equal to others so far
+    group = np.zeros(len(order), np.int64)  # where the rows begin that are equal so far, in order
+    tied = order.copy()  # places in order whose rows are still tied with others
     for column in columns:
         if not len(tied):
             break

@@ -1,15 +1,15 @@
 """Codes in tables: numbers that stand for missing values.
 
-A value of a column is far from the others if a gap of more than three times their range lies
-between.  The others grow from the middle half of the values, outwards over every narrower gap, so
-that no number of far values hides them; no mean and no variance is involved, and units do not
+A value of a column is far from the others if the gap between is more than three times their range.
+The others are found by starting from the middle half of the values and growing outwards over every
+narrower gap.  So any number of far values is found, and neither means, nor variances, nor units
 matter.
 
-A code is such a value that is there several times and is written as people and programs write what
-they do not know: with nines, eights or sevens alone (−9999, 99.99, 88), as the least or largest
-number of a type (−32768), as −999.25 in well logs, or as a number beyond all measurements (10^20).
-Where nothing else is below 0, −9, −88 and the like need not be far.
-Codes do not count among the others, so that half of a column may consist of them.
+A code is a far value that occurs several times and is written as people and programs write unknown
+values: with nines, eights or sevens alone (−9999, 99.99, 88), as the least or largest number of a
+type (−32768), as −999.25 in well logs, or as a number larger than any measurement (10^20).  If no
+other value is below 0, codes such as −9 and −88 need not be far.  Codes do not count among the
+others, so half of a column may consist of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpsearch.tables.checked import CheckedTable
 Codes = tuple[tuple[int, float], ...]  # columns and values that stand for missing ones
 
 _GAP = 3.0  # times the range of the others
-_FEWEST_VALUES = 8  # in a column, from which on some can be far from the others
+_FEWEST_VALUES = 8  # in a column, so that some can be far from the others
 FEWEST_COPIES = 3  # of a code in the table
 # Ends of the integer types, where 0 is not one, and the code of the LAS files of well logs.
 _ENDS = [end for bits in (16, 32) for end in (-(2**bits) // 2, 2**bits // 2 - 1, 2**bits - 1)]
@@ -33,7 +33,7 @@ _BEYOND_MEASUREMENT = 1e15
 
 
 def without_codes(table: CheckedTable, codes: Codes) -> CheckedTable:
-    """Return the table with codes turned into gaps."""
+    """Return the table with codes replaced by gaps."""
     if not codes:
         return table
     matrix = table.matrix.copy()
@@ -43,7 +43,7 @@ def without_codes(table: CheckedTable, codes: Codes) -> CheckedTable:
 
 
 def far_values(column: Vector) -> Any:
-    """Return which values of a column lie far from the others; gaps do not."""
+    """Return which values of a column are far from the others; gaps are not."""
     values = np.sort(column[~np.isnan(column)])
     if len(values) < _FEWEST_VALUES:
         return np.zeros(len(column), bool)
@@ -61,9 +61,9 @@ def far_values(column: Vector) -> Any:
 
 
 def _middle(values: Vector) -> tuple[int, int]:
-    """Return the places between which the middle half of sorted values lies.
+    """Return the first and last index of the middle half of sorted values.
 
-    Where these are all equal, it is the middle half of the other values, and the equal ones.
+    If these are all equal, the middle half of the other values is included.
     """
     low, high = len(values) // 4, 3 * len(values) // 4
     if values[low] < values[high]:
@@ -94,7 +94,7 @@ def codes_in(column: Vector) -> list[float]:
 
 
 def _like_codes(values: Vector) -> list[float]:
-    """Return the values that are written as codes are; first digits rule out most others."""
+    """Return the values that are written as codes; the first digits rule out most others."""
     values = values[np.isfinite(values) & (np.abs(values) > 1e-300)]
     sizes = np.abs(values)
     first = np.floor(10.0 * sizes / 10.0 ** np.floor(np.log10(sizes)) + 1e-6)

@@ -1,4 +1,4 @@
-"""A look at one column: the facts by which the rules of the triage decide about it."""
+"""The facts about one column by which the rules of the triage decide."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from dpsearch.tables.columns import Column, Level, RawColumn
 from dpsearch.tables.entries import DROPPED, Entry
 from dpsearch.tables.names import words_of
 
-SOME = 20  # rows from which on values are not different, or alike, by chance
-FEW = 5  # the same of integers from 0 or 1 without a gap, and of texts
-_LOOKED_AT = 10_000  # values by which numbers are judged
+SOME = 20  # the fewest rows in which values are not all different, or alike, by chance
+FEW = 5  # the same for consecutive integers from 0 or 1, and for texts
+_SAMPLED = 10_000  # values of a column that are examined
 
 
 class TableFacts(NamedTuple):
-    """What is known of the whole table."""
+    """Facts about the whole table."""
 
     n_rows: int
     named: bool  # whether the table names its columns
     cycles: bool  # whether numbers of months, hours and weekdays become categories
     codes: bool  # whether codes of missing values are recognised
-    scales: frozenset[tuple[float, float]] = frozenset()  # of answers that several columns share
+    scales: frozenset[tuple[float, float]] = frozenset()  # ranges of answers that columns share
 
 
 class Found(NamedTuple):
-    """What is made of a column."""
+    """The decision about a column: its entry in the triage, and the columns to cluster by."""
 
     entry: Entry
     columns: tuple[Column, ...] = ()
     names_rows: bool = False  # whether no two values are the same
 
 
-class Look:
-    """A column as it came, as what its texts may be read, and what the user says of it."""
+class ColumnFacts:
+    """A column as it came, how its texts may be read, and what the user gives for it."""
 
     def __init__(
-        self, name: str, raw: RawColumn, said: str | None, last: bool, table: TableFacts
+        self, name: str, raw: RawColumn, given: str | None, last: bool, table: TableFacts
     ) -> None:
-        self.name, self.raw, self.said, self.last, self.table = name, raw, said, last, table
-        self.free = said is None
+        self.name, self.raw, self.given, self.last, self.table = name, raw, given, last, table
+        self.free = given is None  # whether the rules decide, not the user
         self.n = int((~np.isnan(raw.values)).sum())
         self.notes: list[str] = []
-        self.changed = raw.n_infinite > 0  # whether values are taken for others, or as missing
+        self.changed = raw.n_infinite > 0  # whether values are replaced, or taken as missing
         self.among = " in a sample" if len(raw.values) < table.n_rows else ""
         gaps = len(raw.values) - self.n - raw.n_infinite
         if gaps:
@@ -58,7 +58,7 @@ class Look:
         if raw.n_infinite:
             self.notes.append(f"{raw.n_infinite:,} not finite, taken as missing")
 
-    # -- what comes of it -----------------------------------------------------------------------
+    # -- decisions ------------------------------------------------------------------------------
 
     def dropped(self, role: str, why: str, names_rows: bool = False) -> Found:
         return Found(self._entry(role, DROPPED, why), (), names_rows)
@@ -71,21 +71,21 @@ class Look:
 
     # -- names ----------------------------------------------------------------------------------
 
-    def called(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the table gives the column such a name."""
+    def named_like(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the table names the column so that the words match a pattern."""
         return self.table.named and pattern.fullmatch(words_of(self.name)) is not None
 
     # -- texts ----------------------------------------------------------------------------------
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The different texts; none if the column holds anything else."""
+        """The different texts; empty if the column holds anything else."""
         uniques = self.raw.uniques or ()
         return uniques if all(isinstance(text, str) for text in uniques) else ()
 
     @cached_property
     def counts(self) -> Any:
-        """How often each text or level is there."""
+        """How often each text or level occurs."""
         codes = self.raw.values[~np.isnan(self.raw.values)].astype(np.int64)
         return np.bincount(codes, minlength=len(self.raw.uniques or ()))
 
@@ -94,12 +94,12 @@ class Look:
         return int((self.counts > 0).sum())
 
     def form(self, form_of: Callable[..., str | None]) -> str | None:
-        """The form of numbers or dates that the texts have; None if they have none."""
+        """The form in which the texts are numbers or dates; None if they are not."""
         return form_of(self.texts, self.counts) if self.texts else None
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """All different values, in an order that the rows do not decide."""
+        """All different values, in an order that does not depend on the rows' order."""
         raw = self.raw
         if raw.uniques is None:
             seen = np.unique(raw.values[~np.isnan(raw.values)]).tolist()
@@ -108,7 +108,7 @@ class Look:
         return tuple(sorted(map(str, raw.uniques))) if texts else raw.uniques
 
     def read(self, read: cells.Reader, what: str) -> Vector:
-        """Return the texts as numbers, and note what they look like."""
+        """Return the texts as numbers, and add an example and what is lost to the notes."""
         texts, values = self.texts, self.raw.map(read)
         known = ~np.isnan(values)
         other = np.flatnonzero(~known & ~np.isnan(self.raw.values))
@@ -124,24 +124,24 @@ class Look:
 
     @property
     def date_form(self) -> str | None:
-        """How dates are read: "" as they are; None if the column holds none."""
+        """How dates are read, "" if they have a type of dates; None if the column holds none."""
         if self.raw.source == "date":
             return ""
         may_be = self.raw.source == "text" and self.number_form is None
-        return self.form(cells.date_form) if may_be or self.said == "date" else None
+        return self.form(cells.date_form) if may_be or self.given == "date" else None
 
     # -- numbers --------------------------------------------------------------------------------
 
     @cached_property
     def number_form(self) -> str | None:
-        """How numbers are read: "" as they are; None if the column holds none."""
+        """How numbers are read, "" if they are not texts; None if the column holds none."""
         if self.raw.uniques is None:
             return cells.POINT if self.raw.n_infinite else ""
         return self.form(cells.number_form) if self.raw.source == "text" else None
 
     @property
     def unit(self) -> str:
-        """The unit that numbers in texts have; "" if there is none."""
+        """The unit of numbers in texts; "" if there is none."""
         return cells.unit_of(self.texts, self.counts) if self.texts else ""
 
     @cached_property
@@ -153,7 +153,7 @@ class Look:
 
     @cached_property
     def known(self) -> Vector:
-        """The numbers that are there, without codes of missing values, or the codes of texts."""
+        """The numbers without gaps and codes of missing values, or the codes of texts."""
         known = self.numbers[~np.isnan(self.numbers)]
         if not (self.table.codes and self.number_form is not None and len(known)):
             return known
@@ -166,14 +166,14 @@ class Look:
         return known
 
     @cached_property
-    def looked_at(self) -> Vector:
-        """Some of the numbers, spread over the column."""
+    def sampled(self) -> Vector:
+        """Some of the known values, at regular intervals of the column."""
         return _spread(self.known)
 
     @cached_property
-    def seen(self) -> Vector:
-        """The different ones of these, in order."""
-        return np.unique(self.looked_at)
+    def distinct(self) -> Vector:
+        """The different sampled values in ascending order."""
+        return np.unique(self.sampled)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -181,25 +181,27 @@ class Look:
 
     @property
     def on_a_scale(self) -> bool:
-        """Whether all numbers are answers of a scale that columns share."""
+        """Whether all numbers are answers on a scale that several columns share."""
         least, most = self.range
         return any(low <= least and most <= high for low, high in self.table.scales)
 
     @cached_property
     def whole(self) -> bool:
-        return self.number_form is not None and bool((np.floor(self.seen) == self.seen).all())
+        return self.number_form is not None and bool(
+            (np.floor(self.distinct) == self.distinct).all()
+        )
 
     @cached_property
     def source(self) -> str:
-        """What the numbers came as, or would have come as."""
+        """The type of the numbers; for texts the type that they are read as."""
         if self.raw.uniques is None:
             return self.raw.source
         return "int" if bool((np.floor(self.known) == self.known).all()) else "float"
 
     @property
     def different(self) -> bool:
-        """Whether each row has a number of its own."""
-        return len(self.seen) == len(self.looked_at) and self.n == len(self.raw.values)
+        """Whether no value is missing and no two are the same."""
+        return len(self.distinct) == len(self.sampled) and self.n == len(self.raw.values)
 
     @property
     def may_number_rows(self) -> bool:
@@ -207,13 +209,13 @@ class Look:
 
     @property
     def in_order(self) -> bool:
-        """Whether each number follows the one before."""
+        """Whether each number is the one before plus 1."""
         return self.different and bool((np.diff(self.numbers) == 1.0).all())
 
 
 def _spread(values: Vector) -> Vector:
-    """Return some values, spread over a column."""
-    return values[:: -(-len(values) // _LOOKED_AT) or 1]
+    """Return values at regular intervals of a column."""
+    return values[:: -(-len(values) // _SAMPLED) or 1]
 
 
 def skewness(values: Vector) -> float:

@@ -1,4 +1,4 @@
-"""One column of a table: its kind, and how its values become numbers and back."""
+"""`Column`: what one column of a table holds, and how its values become numbers and back."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from dpsearch.tables.cells import (
 
 Kind = Literal["real", "count", "binary", "category"]
 KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
-# What a column came as, so that it goes back as the same.
+# Types of columns before they are encoded, to which they are decoded.
 SOURCES = ("text", "categorical", "bool", "int", "float", "date")
-OTHER = "other"  # the level of all that is none of the other levels
-_ROUNDING = 1e-6  # of a level that is a number: that of single precision, and of sums
+OTHER = "other"  # the level of all values that are not one of the other levels
+_ROUNDING = 1e-6  # the relative error of levels that are numbers in single precision, or sums
 TRUTH = "yes/no"  # the form of texts that are read as truth values
 
 Level = str | bool | int | float
@@ -54,7 +54,7 @@ class RawColumn(NamedTuple):
         return self.values if self.source == "date" else self.map(date_reader(form))
 
     def map(self, read: Any) -> Vector:
-        """Return what a function makes of each value, calling it once for each that differs."""
+        """Return a function of the values, called once for each different value."""
         uniques, codes = self.uniques, self.values
         if uniques is None:
             known = ~np.isnan(self.values)
@@ -69,16 +69,17 @@ class RawColumn(NamedTuple):
 class Unseen(NamedTuple):
     """Values that a column cannot hold."""
 
-    rows: Any  # their numbers
+    rows: Any  # their indices
     example: Any
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of numbers for clustering: what it holds, and how it comes from a table.
+    """One encoded column: what it holds, and how it is derived from a column of the table.
 
-    `levels` are those of codes 0, 1, 2 …  `form` says how texts are read: as numbers ("1,234.5"),
-    dates (a format), truth values, or with "other" for rare levels.  `part` is of a date.
+    `levels` are the categories of codes 0, 1, 2 …  `form` says how texts are read: as numbers
+    ("1,234.5"), dates (a format), truth values, or with "other" for rare levels.  `part` names the
+    part of a date.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Column:
     form: str = ""
     part: str = ""
     role: str = field(default="number", compare=False)
-    unit: str = field(default="", compare=False)  # that numbers were written with: $, %, kg
+    unit: str = field(default="", compare=False)  # that numbers are written with: $, %, kg
 
     @property
     def came_from(self) -> str:
@@ -97,17 +98,17 @@ class Column:
         return self.origin or self.name
 
     @property
-    def turn(self) -> float | None:
-        """After which codes begin again, if the levels go round, as hours do."""
+    def period(self) -> float | None:
+        """The number of levels if these are circular, such as hours; None for other columns."""
         return float(len(self.levels)) if self.role == "angle" and self.levels else None
 
     @property
     def as_it_is(self) -> bool:
-        """Whether values of the table's column are values of this one."""
+        """Whether this column's values are those of the table's column."""
         return not self.part and self.form in ("", OTHER)
 
     def encode(self, raw: RawColumn) -> tuple[Vector, Unseen | None]:
-        """Return the column as numbers, and which values it cannot hold, NaN among the numbers."""
+        """Return the column as numbers, and the values that it cannot hold, which become NaN."""
         if self.part:
             out = part_of_date(raw.seconds(self.form), self.part)
         elif self.levels is not None:
@@ -133,7 +134,7 @@ class Column:
         return self._code_of_number(value) if code is None else code
 
     def _code_of_number(self, value: Any) -> float:
-        """Return the code of the level that a number, perhaps in a text, is but for rounding."""
+        """Return the code of the level that equals a number or its text up to rounding."""
         if not all(map(_is_number, self.levels or ())):
             return math.nan
         levels = np.array(self.levels, np.float64)
@@ -141,12 +142,12 @@ class Column:
         off = np.abs(levels - number_reader(form, self.unit)(value))
         size = np.abs(levels)
         size[size == 0.0] = np.min(size, where=size > 0.0, initial=1.0)
-        # Whole numbers that differ, such as long codes, are different ones.
+        # Different integers, such as long codes, are different levels.
         near = off <= np.minimum(_ROUNDING * size, 0.25)
         return float(np.argmin(off)) if near.any() else math.nan
 
     def _codes(self) -> dict[Any, float]:
-        """The codes of the levels; a file may have numbers and truth values as texts."""
+        """The codes of the levels, also by their texts, since files hold some levels as texts."""
         known = self.__dict__.get("_known_codes")
         if known is None:
             pairs = [(level, float(code)) for code, level in enumerate(self.levels or ())]
@@ -169,9 +170,9 @@ class Column:
         )
 
     def decode(self, values: Vector) -> list[Any]:
-        """Return numbers as what the column holds, None where they are NaN."""
+        """Return codes or numbers as the column's values, None where they are NaN."""
         if self.levels is not None:
-            # What is expected of levels that go round lies between them.
+            # Expected values of circular levels lie between these.
             n = len(self.levels)
             return [None if math.isnan(v) else self.levels[round(v) % n] for v in values.tolist()]
         whole = self.source == "int" and bool((np.floor(values) == values)[~np.isnan(values)].all())
@@ -185,7 +186,7 @@ class Column:
 
     @classmethod
     def from_dict(cls, spec: Any) -> Column:
-        """Return the column that a file describes, if it can be one."""
+        """Return the column that `to_dict` describes."""
         known = {one.name for one in fields(cls)}
         needed = {"name", "kind", "source", "levels"}
         if not isinstance(spec, Mapping) or not needed <= set(spec) <= known:
@@ -204,7 +205,7 @@ class Column:
         return column
 
     def _check(self) -> None:
-        """Raise if a file describes what cannot be read."""
+        """Raise `ParameterError` if the form or the part is impossible."""
         levels = self.levels or ()
         if self.part:
             wanted = PARTS.get(self.part, ("?",))
@@ -233,7 +234,7 @@ def _levels(name: str, kind: Kind, levels: Any) -> tuple[Level, ...]:
 
 
 def finite(values: Any) -> tuple[Vector, int]:
-    """Return numbers without those that are infinite or too large, and how many these are."""
+    """Return numbers with infinite or too large ones as NaN, and how many those are."""
     out = np.array(values, dtype=np.float64)
     bad = np.abs(out) > LARGEST
     out[bad] = math.nan

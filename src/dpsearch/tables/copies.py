@@ -1,4 +1,4 @@
-"""Columns that say the same as another: equal ones, and the same levels under other names."""
+"""Columns that are copies of others: equal values, or the same levels under other names."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from dpsearch._types import Vector
 
-_LOOKED_AT = 10_000  # rows by which columns are compared first
-_SOME = 20  # rows from which on columns are not alike by chance
-_FEW = 0.05  # of the rows, in which columns that are nearly the same may differ
-_GUESSED = 0.1  # of the mistakes that the most frequent level would make
+_SAMPLED = 10_000  # rows on which columns are compared first
+_SOME = 20  # the fewest rows in which columns do not agree by chance
+_FEW = 0.05  # the largest share of rows in which near copies differ …
+_GUESSED = 0.1  # … and of the rows that differ from the most frequent level
 
 
 def copies(
@@ -19,9 +19,9 @@ def copies(
 ) -> dict[int, int]:
     """Return which columns are copies, and of which others.
 
-    A part of a date is the copy of a column of the table, wherever that stands.  Months, hours and
-    weekdays are copies also if they agree in nearly all rows: two dates of one event do.  Other
-    levels are not, as those of clear clusters agree too.
+    A part of a date is a copy of a column of the table even if that comes later.  Months, hours and
+    weekdays are also copies if they agree in nearly all rows, like two dates of one event.  Other
+    levels are not, since they agree as well if clusters are clear.
     """
     seen: dict[bytes, int] = {}
     out: dict[int, int] = {}
@@ -29,7 +29,7 @@ def copies(
         own = vectors[j]
         if len(own) < _SOME:
             continue
-        first = seen.setdefault(_key(own[:_LOOKED_AT], most_levels), j)
+        first = seen.setdefault(_key(own[:_SAMPLED], most_levels), j)
         if first != j and _key(vectors[first], most_levels) == _key(own, most_levels):
             out[j] = first
         elif j in cycles:
@@ -40,7 +40,10 @@ def copies(
 
 
 def _nearly_same(first: Vector, second: Vector) -> bool:
-    """Whether either tells the other, but for few rows and few of those that are not alike."""
+    """Whether each column's level determines the other's in all but a few rows.
+
+    These must also be few of the rows that do not have the most frequent level.
+    """
     rows, columns = (np.unique(v, return_inverse=True)[1] for v in (first, second))
     table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
     np.add.at(table, (rows, columns), 1)
@@ -52,10 +55,10 @@ def _nearly_same(first: Vector, second: Vector) -> bool:
 
 
 def _key(values: Vector, most_levels: int) -> bytes:
-    """Return the same for columns that are equal, or equal but for the names of levels.
+    """Return a key that is the same for columns that are equal up to the names of levels.
 
-    The names do not matter where few of them repeat; any two columns are one to one in which no
-    value does.
+    If few levels repeat, the names count: two columns in which no value repeats are always in
+    one-to-one correspondence.
     """
     levels, first, codes = np.unique(values, return_index=True, return_inverse=True)
     if len(levels) > most_levels or 2 * len(levels) > len(values):

@@ -1,4 +1,4 @@
-"""`Triage`: what was decided about each column of a table, to be shown and stored."""
+"""`Triage`: the decisions about the columns of a table, to print and to store."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ROLES = (
     "constant", "copy", "target", "nested",
 )  # fmt: skip
 USED, READ, PARTS, DROPPED = TREATMENTS = ("used as it is", "read", "parts", "dropped")
-_NAMES = 100  # characters of names on a line that sums up columns
+_NAMES = 100  # characters of names on a line that summarises columns
 
 
 class Entry(NamedTuple):
-    """What is made of a column of a table."""
+    """The decision about a column of a table."""
 
     name: str
     role: str
     treatment: str
     reason: str
-    changed: bool = False  # whether some of its values are taken for others, or as missing
+    changed: bool = False  # whether some of its values are replaced, or taken as missing
 
     @property
     def stands_out(self) -> bool:
@@ -55,7 +55,7 @@ class Triage:
         return tuple(entry.name for entry in self.entries if entry.treatment == DROPPED)
 
     def shown(self, most: int) -> tuple[Entry, ...]:
-        """Return the entries; of a wide table only of columns that stand out."""
+        """Return all entries, or those that stand out if there are more than `most`."""
         if len(self.entries) <= most:
             return self.entries
         return tuple(entry for entry in self.entries if entry.stands_out)[:most]
@@ -100,7 +100,7 @@ class Triage:
 
 
 def _summary(role: str, treatment: str, names: Sequence[str]) -> str:
-    """Return how many columns are treated alike, and as many of their names as a line holds."""
+    """Return the number of columns treated alike, and as many of their names as fit on a line."""
     what = role if treatment == USED else f"{role}, {treatment}"
     texts = [_short(name) for name in names]
     ends = itertools.accumulate(len(text) + 2 for text in texts)
@@ -109,6 +109,6 @@ def _summary(role: str, treatment: str, names: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return a name on one line."""
+    """Return a name on one line, shortened to 32 characters."""
     text = " ".join(text.split())
     return text if len(text) <= 32 else text[:31] + "…"

@@ -1,4 +1,7 @@
-"""Frames of pandas and polars, whichever is installed: reading columns, and putting them back."""
+"""Frames of pandas and polars: reading columns, and making frames of decoded ones.
+
+Neither library is imported unless a frame of it is used.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from dpsearch.tables.columns import Column, RawColumn, finite
 
 
 def library_of(frame: Any) -> str | None:
-    """Return whether this is a frame of pandas or of polars, importing neither."""
+    """Return "pandas" or "polars" for their frames, importing neither; None for anything else."""
     if type(frame).__name__ != "DataFrame":
         return None
     library = type(frame).__module__.split(".")[0]
@@ -32,12 +35,12 @@ def is_frame(X: Any) -> bool:
 
 
 def names_of(frame: Any) -> list[str]:
-    """Return the names of the columns; those that repeat are numbered."""
+    """Return the names of the columns; repeated ones are numbered."""
     return distinct_names([str(name) for name in frame.columns])
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return names that differ: the second "a" is called "a (2)".
+    """Return distinct names: the second "a" becomes "a (2)".
 
     >>> distinct_names(["a", "b", "a"])
     ['a', 'b', 'a (2)']
@@ -66,7 +69,7 @@ def module(library: str) -> Any:
 
 
 def pandas_type(series: Any) -> str:
-    """Return one of `SOURCES`, or what else the column holds."""
+    """Return the type of a column, one of `SOURCES` or "mixed"."""
     types = module("pandas").api.types
     if str(series.dtype) == "category":
         return "categorical"
@@ -98,6 +101,7 @@ def pandas_type(series: Any) -> str:
 
 
 def polars_type(series: Any) -> str:
+    """Return the type of a column, one of `SOURCES` or "nested"."""
     dtype = series.dtype
     if dtype.is_integer():
         return "int"
@@ -121,7 +125,7 @@ def read_column(frame: Any, j: int, na: Sequence[Any] = ()) -> RawColumn:
 def _from_polars(series: Any) -> RawColumn:
     import polars as pl
 
-    if series.dtype.is_integer() and (series.abs().max() or 0) >= _WHOLE:
+    if series.dtype.is_integer() and (series.abs().max() or 0) >= _LARGEST:
         series = series.cast(pl.String)
     source = polars_type(series)
     if source in ("int", "float"):
@@ -156,7 +160,7 @@ def _floats(series: Any) -> Vector:
 def _from_pandas(series: Any) -> RawColumn:
     pd = module("pandas")
     source = pandas_type(series)
-    if source == "int" and (series.abs() >= _WHOLE).any():
+    if source == "int" and (series.abs() >= _LARGEST).any():
         source, series = "text", series.astype(object).map(str, na_action="ignore")
     if source in ("int", "float"):
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -185,12 +189,12 @@ def _from_pandas(series: Any) -> RawColumn:
     return RawColumn(source, values, tuple(map(str, uniques)))
 
 
-_WHOLE = 2**53  # larger integers are no quantities, and not all of them are doubles
+_LARGEST = 2**53  # larger integers are codes, and not all of them are exact as doubles
 _SCALARS = (str, bool, int, float, np.generic, datetime.date, datetime.time, decimal.Decimal)
 
 
 def _seconds(series: Any) -> Vector:
-    """Return dates of pandas as seconds since 1970, whatever their time zone says."""
+    """Return dates of pandas as seconds since 1970 in local time, ignoring the time zone."""
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_localize(None)
     dates = series.to_numpy(dtype="datetime64[ms]")
@@ -209,13 +213,13 @@ def _numbers(source: str, values: Any) -> RawColumn:
 
 
 def column_of_matrix(values: Vector) -> RawColumn:
-    """Return a column of a matrix; whole numbers are integers."""
+    """Return a column of a matrix, of integers if all values are."""
     known = values[~np.isnan(values)]
     return _numbers("int" if (np.floor(known) == known).all() else "float", values)
 
 
 def _without_missing(raw: RawColumn) -> RawColumn:
-    """Strip blanks from texts, and turn those that stand for missing values into gaps."""
+    """Strip blanks from texts, and replace those that stand for missing values by gaps."""
     place: dict[str, int] = {}
     codes = [
         math.nan if is_missing(text) else float(place.setdefault(text, len(place)))
@@ -228,9 +232,9 @@ def _without_missing(raw: RawColumn) -> RawColumn:
 
 
 def without_values(raw: RawColumn, na: Sequence[Any], name: str) -> RawColumn:
-    """Return the column with some values turned into gaps, whether they are written or numbers.
+    """Return the column with some values replaced by gaps, given as texts or numbers.
 
-    A text NAME=VALUE is for the column of that name alone.
+    A text NAME=VALUE applies to the column of that name alone.
     """
     gaps = {str(value).removeprefix(f"{name}=") for value in na}
     own = {*gaps, *(float(v) for v in gaps if re.fullmatch(r"[+-]?\d+\.?\d*", v))}
@@ -250,7 +254,7 @@ def without_values(raw: RawColumn, na: Sequence[Any], name: str) -> RawColumn:
 
 
 def series_of(library: str, column: Column, values: Vector) -> Any:
-    """Return encoded values as a series of what the column came as."""
+    """Return encoded values as a series of the column's type."""
     out = column.decode(values)
     return (_polars_series if library == "polars" else _pandas_series)(column, out)
 
@@ -299,13 +303,13 @@ def replace_columns(frame: Any, columns: Sequence[Column], values: Mapping[int, 
 
 
 def _filled(library: str, column: Column, values: Vector, old: Any) -> Any:
-    """Return encoded values as a series of the old one's type, where that can hold them."""
+    """Return encoded values as a series, of the type of the old one if that can hold them."""
     new = series_of(library, column, values)
     source = polars_type(old) if library == "polars" else pandas_type(old)
     dtype = old.dtype
     if source in ("int", "float"):
         if str(dtype) == "object" or column.source not in ("int", "float"):
-            return new  # the type said nothing: all was missing
+            return new  # the old series had no type of its own, since all was missing
         if source == "int" and any(value != math.floor(value) for value in new.to_list()):
             dtype = _float_like(dtype, library)
     refused: tuple[type[Exception], ...] = (TypeError, ValueError)
@@ -319,7 +323,7 @@ def _filled(library: str, column: Column, values: Vector, old: Any) -> Any:
 
 
 def _float_like(dtype: Any, library: str) -> Any:
-    """Return the type of floats that goes with a type of integers."""
+    """Return the type of floats that corresponds to a type of integers."""
     if library == "polars":
         return module("polars").Float64
     if str(dtype).endswith("[pyarrow]"):

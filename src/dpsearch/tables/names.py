@@ -1,4 +1,4 @@
-"""What the names of columns say, as patterns of their words, and which may be meant."""
+"""Patterns for the names of columns, and suggestions for names that do not exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dpsearch.errors import AbsentColumnsWarning
 
 _BETWEEN = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
-# Whom a number may be given to.
+# Who or what may be given a number.
 _WHO = (
     r"(account|case|client|customer|employee|household|invoice|member|order|participant|patient"
     r"|person|policy|record|resp|respondent|sample|serial|specimen|student|subj|subject|ticket|user)"
@@ -19,8 +19,7 @@ IDENTIFIER = re.compile(
     rf"(?i)(.* )?(ids?|uuid|guid|{_WHO}id|id ?(no|nr|num)|seq ?(n|no|nr|num)|mrn"
     r"|zip ?(code)?|post(al)? ?code|phone|ssn|isbn|e ?mail)|id .*"
 )
-# Of numbers that all differ: "number of" and "total number" count something, and PID may be a
-# party's.
+# For numbers that nearly all differ.  "number of" and "total number" are counts.
 NUMBERED = re.compile(
     r"(?i)case|participant|patient|person|record|respondent|subj|subject|[ceopqsu]id"
     rf"|(.* )?{_WHO} ?(num|number)|.* (no|nr|code)"
@@ -39,7 +38,7 @@ DIRECTION = re.compile(r"(?i).*(angle|bearing|azimuth|direction|heading|(^| )dir
 
 
 def words_of(name: str) -> str:
-    """Return the words of a name with blanks between them.
+    """Return the words of a name, separated by blanks.
 
     >>> words_of("customer_id"), words_of("patientID"), words_of("Wind.dir (10 m)")
     ('customer id', 'patient ID', 'Wind dir 10 m')
@@ -50,7 +49,7 @@ def words_of(name: str) -> str:
 def did_you_mean(
     wanted: Sequence[str], names: Sequence[str] | None, others: Sequence[str] | None = None
 ) -> str:
-    """Return advice about names that are not there; by default all others may be meant."""
+    """Return advice about names that do not exist: close ones among `others`, by default all."""
     if names is None:
         return "; the file has no column names, so columns go by numbers from 0"
     close = _close(wanted, names if others is None else others)
@@ -61,9 +60,9 @@ def did_you_mean(
 
 
 def taken_as_missing(wanted: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether new rows can do without the columns that they lack, which a warning then names.
+    """Whether absent columns of new rows may be taken as missing; a warning then names them.
 
-    They cannot if they have none of the columns, nor if another may be meant by one of them.
+    They may not if all columns are absent, or if another column has a similar name.
     """
     absent = [name for name in wanted if name not in names]
     others = [name for name in names if name not in wanted]
@@ -76,12 +75,12 @@ def taken_as_missing(wanted: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _close(wanted: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return those of some names that may be meant by names that are not there."""
+    """Return the names that are close to some that do not exist."""
     plain = {_plain(name): name for name in reversed(names)}
     found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
     return list(dict.fromkeys(plain[one] for close in found for one in close))
 
 
 def _plain(name: str) -> str:
-    """Return a name without what people write differently: cases and signs."""
+    """Return a name in lower case, without signs and blanks."""
     return re.sub(r"[\W_]+", "", name.casefold()) or name

@@ -1,28 +1,31 @@
-"""Triage: what each column of a table is, what is made of it, and why.
+"""Triage: the role of each column of a table, what becomes of it, and why.
 
-The rules, in their order; none of them stops a run, and `kinds` overrides all of them.
+The rules in their order.  None of them stops a run, and `kinds` overrides all of them.
 
 nested      lists, dictionaries and other objects: dropped
-date        types of dates, and texts of which 95 % are such: year, month, weekday and hour, those
-            that vary; month, weekday and hour as categories, since December is next to January;
-            the year only if there are more than four, as few would each be a cluster
+date        types of dates, and texts of which 95 % are dates: split into those of year, month,
+            weekday and hour that vary; month, weekday and hour are categories, since December is
+            next to January; the year is used only if there are more than four, since each of a few
+            would be a cluster
 constant    no value, one value, or one value in all but one of 1,000 rows: dropped
 target      few values in a column whose name says that it is the answer: dropped
-identifier  integers that number the rows, or many different under such a name as customer_id, or
-            nearly all under one as patient; texts of which nearly all differ: dropped
+identifier  integers that number the rows; many different integers in a column with a name such as
+            customer_id, or nearly all different under a name such as patient; texts nearly all of
+            which differ: dropped
 angle       months, hours and weekdays by name and range, directions from 0 to 360
-count       integers from 0, half of them at most 30, with a variance of at least their mean, and no
-            answers on a scale that several columns share
-ordinal     other integers of at most 10 values, and categories in an order that their type gives
-skewed      numbers above 0 whose logarithms are far less skewed than they are
+count       integers from 0, half of them at most 30, with a variance of at least their mean, unless
+            they are answers on a scale that several columns share
+ordinal     other integers with at most 10 values, and categories whose type gives them an order
+skewed      numbers above 0 whose logarithms are far less skewed
 number      other numbers; also texts of which 95 % are numbers, with signs, separators and units,
-            which the five rules above take as numbers too; the other 5 % are missing
-category    yes or no, 0 or 1, two whole numbers; at most 10 numbers with decimals, each in ten rows
-            on average; texts of at most half as many values as rows, of which the 50 most frequent
-            make up half the rows; of more levels the rarest are "other"
+            to which the five rules above apply as well; the other 5 % are missing
+category    yes or no, 0 or 1, two integers; at most 10 numbers with decimals, each in ten rows on
+            average; texts with at most half as many values as rows, of which the 50 most frequent
+            make up half the rows; the rarest of more than 50 levels become "other"
 text        other texts, which are names or free texts: dropped
-copy        the same values as a column before, or other names for them; months, hours and weekdays
-            that are the same in 95 % of the rows; parts of dates that a column has: dropped
+copy        the same values as an earlier column, or other names for them; months, hours and
+            weekdays that agree in 95 % of the rows; parts of dates that are a column of their own:
+            dropped
 """
 
 from __future__ import annotations
@@ -37,11 +40,11 @@ import numpy as np
 from dpsearch._types import Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.tables import cells
+from dpsearch.tables.column_facts import FEW, SOME, ColumnFacts, Found, TableFacts, skewness
 from dpsearch.tables.columns import KINDS, OTHER, TRUTH, Column, Kind, Level, RawColumn
 from dpsearch.tables.copies import copies
 from dpsearch.tables.entries import DROPPED, PARTS, READ, USED, Triage
 from dpsearch.tables.frames import distinct_names
-from dpsearch.tables.look import FEW, SOME, Found, Look, TableFacts, skewness
 from dpsearch.tables.names import (
     CYCLES,
     DIRECTION,
@@ -54,23 +57,23 @@ from dpsearch.tables.names import (
 )
 from dpsearch.tables.scales import shared_scales
 
-# What a user may say of a column: its kind, that it is a date, or whether it is used.
-SAID = (*KINDS, "date", "keep", "drop")
+# What a user may give for a column: its kind, that it is a date, or whether it is used.
+GIVEN_KINDS = (*KINDS, "date", "keep", "drop")
 MOST_LEVELS = 50  # of a category; the rest is "other"
-MOST_COUNTED = 30  # the median of integers up to which they are taken for counts
-_NEARLY_ALL = 0.9  # of texts, or of numbers of cases, that are different
-_SHARE = 0.5  # of the values that the most frequent levels make up
-_FEW_YEARS = 4  # which would each be a cluster
-_RARE = 1000  # rows, of which one may differ in a column that is called constant
+MOST_COUNTED = 30  # the largest median of integers that are counts
+_NEARLY_ALL = 0.9  # the share of texts or integers that differ in identifiers
+_SHARE = 0.5  # the least share of values that the most frequent levels make up
+_FEW_YEARS = 4  # each of which would be a cluster
+_RARE = 1000  # rows, one of which may differ in a constant column
 _MOST_ORDERED = 10  # different values of integers that are grades
 _ROWS_A_VALUE = 10  # of numbers with decimals that are classes
-_SKEWED = 2.0  # standardised third moment
-_WORDS, _LONG = 3.0, 30.0  # words and characters of texts that are sentences, on average
+_SKEWED = 2.0  # the least skewness (standardised third moment) of skewed numbers
+_WORDS, _LONG = 3.0, 30.0  # the mean words and characters above which texts are sentences
 _YEARS = (1500.0, 2100.0)
 
 
 class Decided(NamedTuple):
-    """A triage, the columns to cluster by, and their numbers."""
+    """A triage, the columns to cluster by, and their encoded values."""
 
     triage: Triage
     columns: list[Column]
@@ -79,16 +82,16 @@ class Decided(NamedTuple):
 
 
 def check_kinds(kinds: Any, names: Sequence[str]) -> None:
-    """Raise unless `kinds` maps names of columns to what is known of them."""
+    """Raise `ParameterError` unless `kinds` maps names of columns to `GIVEN_KINDS`."""
     if not isinstance(kinds, Mapping):
         raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
     for name, kind in kinds.items():
         if name not in names:
             text = "{parameter} names the {place}, which the table does not have"
             raise ParameterError(text, parameter="kinds", column=name)
-        if kind not in SAID:
+        if kind not in GIVEN_KINDS:
             raise ParameterError(
-                f"kinds[{name!r}] must be one of {', '.join(SAID)}, got {kind!r}",
+                f"kinds[{name!r}] must be one of {', '.join(GIVEN_KINDS)}, got {kind!r}",
                 parameter="kinds",
             )
 
@@ -109,9 +112,9 @@ def decide(
     Parameters
     ----------
     n_rows
-        Rows of the table, of which these are a sample.
+        The number of rows of the table, if the columns are a sample of it.
     keep
-        Whether all columns are wanted.
+        Whether all columns are used.
     named
         Whether the table names its columns.
     cycles
@@ -119,39 +122,39 @@ def decide(
     codes
         Whether codes of missing values are recognised.
     """
-    said = (dict.fromkeys(names, "keep") if keep else {}) | dict(kinds or {})
+    given = (dict.fromkeys(names, "keep") if keep else {}) | dict(kinds or {})
     table = TableFacts(n_rows or len(raws[0].values), named, cycles, codes)
-    table = table._replace(scales=shared_scales(names, raws, said, table))
-    found = _looked(names, raws, said, table)
-    if not any(one.columns for one in found):  # better a poor column than none
-        found = _looked(names, raws, dict.fromkeys(names, "keep") | said, table)
+    table = table._replace(scales=shared_scales(names, raws, given, table))
+    found = _apply_rules(names, raws, given, table)
+    if not any(one.columns for one in found):  # a poor column is better than none
+        found = _apply_rules(names, raws, dict.fromkeys(names, "keep") | given, table)
     if not any(one.columns for one in found):
         reasons = "; ".join(f"{one.entry.name!r}: {one.entry.reason}" for one in found[:5])
         raise DataError(f"no column is left to cluster by ({reasons})")
-    vectors = _without_copies(found, raws, said)
+    vectors = _without_copies(found, raws, given)
     return Decided(
         Triage(tuple(one.entry for one in found)),
-        _named_apart([column for one in found for column in one.columns]),
+        _with_distinct_names([column for one in found for column in one.columns]),
         vectors,
         next((one.entry.name for one in found if one.names_rows), None),
     )
 
 
-def _looked(
-    names: Sequence[str], raws: Sequence[RawColumn], said: Mapping[str, str], table: TableFacts
+def _apply_rules(
+    names: Sequence[str], raws: Sequence[RawColumn], given: Mapping[str, str], table: TableFacts
 ) -> list[Found]:
     last = len(names) - 1
-    looks = (
-        Look(name, raw, said.get(name), 0 < j == last, table)
+    columns = (
+        ColumnFacts(name, raw, given.get(name), 0 < j == last, table)
         for j, (name, raw) in enumerate(zip(names, raws, strict=True))
     )
-    return [next(filter(None, (rule(look) for rule in RULES))) for look in looks]
+    return [next(filter(None, (rule(facts) for rule in RULES))) for facts in columns]
 
 
 def _without_copies(
-    found: list[Found], raws: Sequence[RawColumn], said: Mapping[str, str]
+    found: list[Found], raws: Sequence[RawColumn], given: Mapping[str, str]
 ) -> list[Vector]:
-    """Drop columns and parts of dates that say the same as another; return the others' numbers."""
+    """Drop columns and parts of dates that are copies; return the encoded values of the others."""
     columns = [(j, column) for j, one in enumerate(found) for column in one.columns]
     vectors = {k: column.encode(raws[j])[0] for k, (j, column) in enumerate(columns)}
     parts = {k for k, (_, column) in enumerate(columns) if column.part}
@@ -159,7 +162,7 @@ def _without_copies(
     for k, first in copies(list(vectors.values()), MOST_LEVELS, parts, cycles).items():
         (j, column), other = columns[k], columns[first][1].name
         entry, left = found[j].entry, tuple(c for c in found[j].columns if c is not column)
-        if entry.name in said:
+        if entry.name in given:
             continue
         if left:
             entry = entry._replace(reason=f"{entry.reason}; its {column.part} is that of {other!r}")
@@ -171,8 +174,8 @@ def _without_copies(
     return list(vectors.values())
 
 
-def _named_apart(columns: Sequence[Column]) -> list[Column]:
-    """Return columns whose names differ; a table may have a column that is called like a part."""
+def _with_distinct_names(columns: Sequence[Column]) -> list[Column]:
+    """Return columns with distinct names; a column may have the name of a part of a date."""
     names = distinct_names([column.name for column in columns])
     return [
         column if name == column.name else replace(column, name=name, origin=column.came_from)
@@ -180,68 +183,68 @@ def _named_apart(columns: Sequence[Column]) -> list[Column]:
     ]
 
 
-# -- what the user says, and what holds nothing --------------------------------------------------
+# -- kinds that the user gives, and empty columns -----------------------------------------------
 
 
-def _drop(look: Look) -> Found | None:
-    if look.said != "drop":
+def _drop(facts: ColumnFacts) -> Found | None:
+    if facts.given != "drop":
         return None
-    return look.dropped("number" if look.raw.uniques is None else "category", "as you say")
+    return facts.dropped("number" if facts.raw.uniques is None else "category", "as you say")
 
 
-def _nested(look: Look) -> Found | None:
-    if look.raw.source != "nested":
+def _nested(facts: ColumnFacts) -> Found | None:
+    if facts.raw.source != "nested":
         return None
-    return look.dropped("nested", "it holds lists or other objects")
+    return facts.dropped("nested", "it holds lists or other objects")
 
 
-def _empty(look: Look) -> Found | None:
-    return None if look.n else look.dropped("constant", "it has no values")
+def _empty(facts: ColumnFacts) -> Found | None:
+    return None if facts.n else facts.dropped("constant", "it has no values")
 
 
-def _said_number(look: Look) -> Found | None:
-    if look.said not in ("real", "count"):
+def _given_number(facts: ColumnFacts) -> Found | None:
+    if facts.given not in ("real", "count"):
         return None
-    raw, kind = look.raw, look.said
+    raw, kind = facts.raw, facts.given
     texts = raw.uniques is not None and raw.source != "bool"
-    form = (look.form(cells.number_form) or cells.POINT) if texts else ""
+    form = (facts.form(cells.number_form) or cells.POINT) if texts else ""
     role = "number" if kind == "real" else "count"
-    column = Column(look.name, kind, raw.source, form=form, role=role, unit=look.unit)  # type: ignore[arg-type]
+    column = Column(facts.name, kind, raw.source, form=form, role=role, unit=facts.unit)  # type: ignore[arg-type]
     values, unseen = column.encode(raw)
     if unseen is not None and (kind == "count" or np.isnan(values).all()):
         raise column.refused(unseen)
-    return look.used(role, READ if form else USED, "as you say", column)
+    return facts.used(role, READ if form else USED, "as you say", column)
 
 
-def _said_levels(look: Look) -> Found | None:
-    if look.said not in ("binary", "category"):
+def _given_levels(facts: ColumnFacts) -> Found | None:
+    if facts.given not in ("binary", "category"):
         return None
-    levels = look.levels
-    if look.said == "binary" and len(levels) > 2:
+    levels = facts.levels
+    if facts.given == "binary" and len(levels) > 2:
         raise DataError(
-            f"{{place}} of X is not binary: it has {len(levels)} levels", column=look.name
+            f"{{place}} of X is not binary: it has {len(levels)} levels", column=facts.name
         )
-    return _category(look, look.said, levels, "as you say")  # type: ignore[arg-type]
+    return _category(facts, facts.given, levels, "as you say")  # type: ignore[arg-type]
 
 
 # -- dates ---------------------------------------------------------------------------------------
 
 
-def _date(look: Look) -> Found | None:
-    form = look.date_form
-    if form is None and look.said == "date":
-        raise DataError("{place} of X does not hold dates", column=look.name)
+def _date(facts: ColumnFacts) -> Found | None:
+    form = facts.date_form
+    if form is None and facts.given == "date":
+        raise DataError("{place} of X does not hold dates", column=facts.name)
     if form is None:
         return None
-    dates = look.read(cells.date_reader(form), "dates") if form else look.raw.values
-    columns = _parts(look.name, form, dates[~np.isnan(dates)])
+    dates = facts.read(cells.date_reader(form), "dates") if form else facts.raw.values
+    columns = _parts(facts.name, form, dates[~np.isnan(dates)])
     if not columns:
-        return look.dropped("constant", "all dates have the same year, month, day and hour")
-    return look.used("date", PARTS, ", ".join(column.part for column in columns), *columns)
+        return facts.dropped("constant", "all dates have the same year, month, day and hour")
+    return facts.used("date", PARTS, ", ".join(column.part for column in columns), *columns)
 
 
 def _parts(name: str, form: str, dates: Vector) -> list[Column]:
-    """Return the parts of dates that vary; a year of few only if nothing else does."""
+    """Return the parts of dates that vary; a year with few values only if no other part does."""
     columns, few_years = [], False
     for part, levels in cells.PARTS.items():
         values, times = np.unique(cells.part_of_date(dates, part), return_counts=True)
@@ -259,164 +262,169 @@ def _parts(name: str, form: str, dates: Vector) -> list[Column]:
     return columns[1:] if len(columns) > 1 and few_years else columns
 
 
-# -- what is left out ----------------------------------------------------------------------------
+# -- columns that are dropped --------------------------------------------------------------------
 
 
-def _constant(look: Look) -> Found | None:
-    if not look.free or len(look.seen) > MOST_LEVELS:
+def _constant(facts: ColumnFacts) -> Found | None:
+    if not facts.free or len(facts.distinct) > MOST_LEVELS:
         return None
-    seen, counts = np.unique(look.looked_at, return_counts=True)
-    others = int((look.known != seen[counts.argmax()]).sum())
+    seen, counts = np.unique(facts.sampled, return_counts=True)
+    others = int((facts.known != seen[counts.argmax()]).sum())
     if others == 0:
-        return look.dropped("constant", "it has one value")
-    if len(look.known) < SOME or others > max(1, look.n // _RARE):
+        return facts.dropped("constant", "it has one value")
+    if len(facts.known) < SOME or others > max(1, facts.n // _RARE):
         return None
-    return look.dropped("constant", f"all but {others} of {look.n:,} values are the same")
+    return facts.dropped("constant", f"all but {others} of {facts.n:,} values are the same")
 
 
-def _target(look: Look) -> Found | None:
-    told = look.called(TARGET) or (look.last and look.called(LAST_TARGET))
-    few = len(look.seen) <= MOST_LEVELS and (look.whole or look.number_form is None)
-    if not (told and few and look.free):
+def _target(facts: ColumnFacts) -> Found | None:
+    by_name = facts.named_like(TARGET) or (facts.last and facts.named_like(LAST_TARGET))
+    few = len(facts.distinct) <= MOST_LEVELS and (facts.whole or facts.number_form is None)
+    if not (by_name and few and facts.free):
         return None
-    return look.dropped("target", "by its name it is the answer, to compare clusters with")
+    return facts.dropped("target", "by its name it is the answer, to compare clusters with")
 
 
-def _row_number(look: Look) -> Found | None:
-    if not look.may_number_rows:
+def _row_number(facts: ColumnFacts) -> Found | None:
+    if not facts.may_number_rows:
         return None
-    low, high = look.range
-    # Ranks are numbers from 1 on as well, but hardly ever in the order of the rows.
-    called = not look.table.named or look.called(INDEX) or look.called(IDENTIFIER)
-    numbers = low in (0.0, 1.0) and high - low == look.n - 1 and (called or look.in_order)
-    sampled = SOME <= look.n < look.table.n_rows and low >= 0.0 and high <= look.table.n_rows
+    low, high = facts.range
+    # Ranks begin at 1, too, but are hardly ever in the order of the rows.
+    called = not facts.table.named or facts.named_like(INDEX) or facts.named_like(IDENTIFIER)
+    numbers = low in (0.0, 1.0) and high - low == facts.n - 1 and (called or facts.in_order)
+    sampled = SOME <= facts.n < facts.table.n_rows and low >= 0.0 and high <= facts.table.n_rows
     if not (numbers or sampled):
         return None
-    return look.dropped("identifier", "it numbers the rows", names_rows=True)
+    return facts.dropped("identifier", "it numbers the rows", names_rows=True)
 
 
-def _counter(look: Look) -> Found | None:
-    if look.n < SOME or not (look.may_number_rows and look.in_order):
+def _counter(facts: ColumnFacts) -> Found | None:
+    if facts.n < SOME or not (facts.may_number_rows and facts.in_order):
         return None
-    low, high = look.range
-    if _YEARS[0] <= low and high <= _YEARS[1] and look.called(YEAR):
+    low, high = facts.range
+    if _YEARS[0] <= low and high <= _YEARS[1] and facts.named_like(YEAR):
         return None
-    return look.dropped("identifier", "it counts the rows", names_rows=True)
+    return facts.dropped("identifier", "it counts the rows", names_rows=True)
 
 
-def _index(look: Look) -> Found | None:
-    if not (look.may_number_rows and look.called(INDEX)):
+def _index(facts: ColumnFacts) -> Found | None:
+    if not (facts.may_number_rows and facts.named_like(INDEX)):
         return None
-    return look.dropped("identifier", "by its name it numbers the rows", names_rows=True)
+    return facts.dropped("identifier", "by its name it numbers the rows", names_rows=True)
 
 
-def _number_that_identifies(look: Look) -> Found | None:
-    if not (look.free and look.whole):
+def _number_that_identifies(facts: ColumnFacts) -> Found | None:
+    if not (facts.free and facts.whole):
         return None
-    told = look.called(IDENTIFIER)
-    nearly = look.n >= SOME and len(look.seen) > _NEARLY_ALL * len(look.looked_at)
-    if not told and not (nearly and look.called(NUMBERED)):
+    by_name = facts.named_like(IDENTIFIER)
+    nearly = facts.n >= SOME and len(facts.distinct) > _NEARLY_ALL * len(facts.sampled)
+    if not by_name and not (nearly and facts.named_like(NUMBERED)):
         return None
-    if nearly or len(look.seen) > MOST_LEVELS or (look.different and look.n >= FEW):
+    if nearly or len(facts.distinct) > MOST_LEVELS or (facts.different and facts.n >= FEW):
         why = "by its name it identifies, and measures nothing"
-        return look.dropped("identifier", why, names_rows=look.different)
-    if look.n < SOME or 2 * len(look.seen) > look.n:
+        return facts.dropped("identifier", why, names_rows=facts.different)
+    if facts.n < SOME or 2 * len(facts.distinct) > facts.n:
         return None
-    levels = tuple(int(value) for value in look.seen)
-    return _category(look, "category", levels, f"{len(levels)} codes")
+    levels = tuple(int(value) for value in facts.distinct)
+    return _category(facts, "category", levels, f"{len(levels)} codes")
 
 
 # -- numbers -------------------------------------------------------------------------------------
 
 
-def _cycle(look: Look) -> Found | None:
-    """Return months, hours or weekdays by their number."""
-    if not (look.table.cycles and look.free and look.whole) or look.number_form:
+def _cycle(facts: ColumnFacts) -> Found | None:
+    """Return numbers of months, hours or weekdays as categories."""
+    if not (facts.table.cycles and facts.free and facts.whole) or facts.number_form:
         return None
-    low, high = look.range
+    low, high = facts.range
     for pattern, first, last, what in CYCLES:
-        if look.called(pattern) and first <= low and high <= last:
+        if facts.named_like(pattern) and first <= low and high <= last:
             levels = tuple(range(first, last + 1))
-            column = Column(look.name, "category", look.source, levels, role="angle")
-            return look.used("angle", USED, f"{what}s, as categories", column)
+            column = Column(facts.name, "category", facts.source, levels, role="angle")
+            return facts.used("angle", USED, f"{what}s, as categories", column)
     return None
 
 
-def _few_values(look: Look) -> Found | None:
-    """Return two whole numbers, as 1 and 2 for the sexes, and few with decimals, as categories.
+def _few_values(facts: ColumnFacts) -> Found | None:
+    """Return as categories two integers, such as 1 and 2 for the sexes, or few decimal numbers.
 
     0.5, 2.5, 6 and 9 years are classes or settings.  As measurements each would be a cluster: the
-    density of a Gaussian at a value that is repeated has no limit.
+    density of a Gaussian at a repeated value is unbounded.
     """
-    values = look.seen
-    if not (look.table.cycles and look.free) or look.number_form is None or look.n < SOME:
+    values = facts.distinct
+    if not (facts.table.cycles and facts.free) or facts.number_form is None or facts.n < SOME:
         return None
-    if look.whole:
-        few = len(values) == 2 and look.range != (0.0, 1.0)
+    if facts.whole:
+        few = len(values) == 2 and facts.range != (0.0, 1.0)
     else:
-        few = len(values) <= min(_MOST_ORDERED, look.n // _ROWS_A_VALUE)
-    if not (few and np.isin(look.known, values).all()):
+        few = len(values) <= min(_MOST_ORDERED, facts.n // _ROWS_A_VALUE)
+    if not (few and np.isin(facts.known, values).all()):
         return None
-    # Of one type, as columns of a frame are.
-    levels = tuple(map(int, values)) if look.whole else tuple(map(float, values))
-    why = f"{levels[0]} or {levels[1]}" if look.whole else f"{len(levels)} numbers"
-    form = look.number_form
-    column = Column(look.name, "category", look.source, levels, form=form, role="category",
-                    unit=look.unit)  # fmt: skip
-    return look.used("category", READ if form else USED, why, column)
+    # All levels have one type, as in a column of a frame.
+    levels = tuple(map(int, values)) if facts.whole else tuple(map(float, values))
+    why = f"{levels[0]} or {levels[1]}" if facts.whole else f"{len(levels)} numbers"
+    form = facts.number_form
+    column = Column(facts.name, "category", facts.source, levels, form=form, role="category",
+                    unit=facts.unit)  # fmt: skip
+    return facts.used("category", READ if form else USED, why, column)
 
 
-def _number(look: Look) -> Found | None:
-    if look.number_form is None:
+def _number(facts: ColumnFacts) -> Found | None:
+    if facts.number_form is None:
         return None
-    role = next((role for role, is_so in _ROLES if is_so(look)), "number")
-    low, high = look.range
+    role = next((role for role, is_so in _ROLES if is_so(facts)), "number")
+    low, high = facts.range
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
-    # Codes below 0 are still among the numbers, which counts would refuse.
-    kind: Kind = "count" if role == "count" and not (look.numbers < 0.0).any() else "real"
-    form = look.number_form
-    column = Column(look.name, kind, look.source, form=form, role=role, unit=look.unit)
-    return look.used(role, READ if look.number_form else USED, why + look.among, column)
+    # Codes of missing values below 0 are still there, and a column of counts would refuse them.
+    kind: Kind = "count" if role == "count" and not (facts.numbers < 0.0).any() else "real"
+    form = facts.number_form
+    column = Column(facts.name, kind, facts.source, form=form, role=role, unit=facts.unit)
+    return facts.used(role, READ if facts.number_form else USED, why + facts.among, column)
 
 
-def _is_truth(look: Look) -> bool:
-    return look.range == (0.0, 1.0) and len(look.seen) == 2
+def _is_truth(facts: ColumnFacts) -> bool:
+    return facts.range == (0.0, 1.0) and len(facts.distinct) == 2
 
 
-def _is_count(look: Look) -> bool:
-    """Whether numbers are taken for counts.
+def _is_count(facts: ColumnFacts) -> bool:
+    """Whether numbers are counts: integers whose variance may be at least their mean.
 
-    A mixture of Poisson variables varies by its mean at least; a sample of one by less than two
-    standard deviations of that ratio, √(2/n), below.  Ages, grades and ratings vary less.
+    The variance of a mixture of Poisson variables is at least its mean.  In a sample the ratio of
+    the two may be lower by two of its standard deviations, √(2/n).  Ages, grades and ratings vary
+    less.
     """
-    values = look.looked_at
-    typed = look.source == "int" or look.n < len(look.raw.values)  # gaps turn integers into floats
-    if not (typed and look.whole) or look.range[0] < 0.0 or np.median(values) > MOST_COUNTED:
+    values = facts.sampled
+    typed = facts.source == "int" or facts.n < len(
+        facts.raw.values
+    )  # gaps turn integers into floats
+    if not (typed and facts.whole) or facts.range[0] < 0.0 or np.median(values) > MOST_COUNTED:
         return False
-    if look.on_a_scale:
+    if facts.on_a_scale:
         return False
     least = (1.0 - 2.0 * math.sqrt(2.0 / len(values))) * values.mean()
     return bool(values.var() >= least)
 
 
-def _is_ordinal(look: Look) -> bool:
-    return look.whole and (len(look.seen) <= _MOST_ORDERED or look.range in look.table.scales)
+def _is_ordinal(facts: ColumnFacts) -> bool:
+    return facts.whole and (
+        len(facts.distinct) <= _MOST_ORDERED or facts.range in facts.table.scales
+    )
 
 
-def _is_direction(look: Look) -> bool:
-    low, high = look.range
-    return look.called(DIRECTION) and low >= 0.0 and 180.0 < high <= 360.0
+def _is_direction(facts: ColumnFacts) -> bool:
+    low, high = facts.range
+    return facts.named_like(DIRECTION) and low >= 0.0 and 180.0 < high <= 360.0
 
 
-def _is_skewed(look: Look) -> bool:
-    if look.range[0] <= 0.0 or len(look.seen) <= _MOST_ORDERED:
+def _is_skewed(facts: ColumnFacts) -> bool:
+    if facts.range[0] <= 0.0 or len(facts.distinct) <= _MOST_ORDERED:
         return False
-    skewed = skewness(look.looked_at)
-    logarithms = abs(skewness(np.log(look.looked_at)))
+    skewed = skewness(facts.sampled)
+    logarithms = abs(skewness(np.log(facts.sampled)))
     return skewed > _SKEWED and logarithms < 0.5 * skewed
 
 
-_ROLES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
+_ROLES: tuple[tuple[str, Callable[[ColumnFacts], bool]], ...] = (
     ("category", _is_truth),
     ("count", _is_count),
     ("ordinal", _is_ordinal),
@@ -428,69 +436,71 @@ _ROLES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
 # -- levels and texts ----------------------------------------------------------------------------
 
 
-def _truth(look: Look) -> Found | None:
-    if look.raw.source == "bool":
-        return _category(look, "binary", (False, True), "yes or no")
-    if look.raw.source != "text" or not cells.are_truths(look.texts):
+def _truth(facts: ColumnFacts) -> Found | None:
+    if facts.raw.source == "bool":
+        return _category(facts, "binary", (False, True), "yes or no")
+    if facts.raw.source != "text" or not cells.are_truths(facts.texts):
         return None
-    column = Column(look.name, "binary", "bool", (False, True), form=TRUTH, role="category")
-    return look.used("category", READ, "yes or no", column)
+    column = Column(facts.name, "binary", "bool", (False, True), form=TRUTH, role="category")
+    return facts.used("category", READ, "yes or no", column)
 
 
-def _levels(look: Look) -> Found | None:
-    n, n_levels = look.n, look.n_levels
-    top = np.sort(look.counts)[::-1][: MOST_LEVELS - 1].sum()
+def _levels(facts: ColumnFacts) -> Found | None:
+    n, n_levels = facts.n, facts.n_levels
+    top = np.sort(facts.counts)[::-1][: MOST_LEVELS - 1].sum()
     repeat = 2 * n_levels <= n or n_levels < n < SOME or n < FEW
     fits = repeat and (n_levels <= MOST_LEVELS or top >= _SHARE * n)
-    declared = look.raw.source == "categorical"
+    declared = facts.raw.source == "categorical"
     return (
-        _category(look, "category", look.levels, "") if fits or declared or not look.free else None
+        _category(facts, "category", facts.levels, "")
+        if fits or declared or not facts.free
+        else None
     )
 
 
-def _free_text(look: Look) -> Found | None:
-    texts = [str(text) for text in look.raw.uniques or ()]
+def _free_text(facts: ColumnFacts) -> Found | None:
+    texts = [str(text) for text in facts.raw.uniques or ()]
     words = np.mean([1.0 + text.count(" ") for text in texts])
     if words <= _WORDS and np.mean([len(text) for text in texts]) <= _LONG:
         return None
-    return look.dropped("text", "free text (--text clusters by the words of one column)")
+    return facts.dropped("text", "free text (--text clusters by the words of one column)")
 
 
-def _names(look: Look) -> Found:
-    n, n_levels = look.n, look.n_levels
-    if n_levels > _NEARLY_ALL * n or look.called(IDENTIFIER):
-        why = f"{n_levels:,} of {n:,} values differ{look.among}"
-        return look.dropped("identifier", why, n_levels == len(look.raw.values) >= FEW)
-    return look.dropped("text", f"names: {n_levels:,} in {n:,} values{look.among}")
+def _names(facts: ColumnFacts) -> Found:
+    n, n_levels = facts.n, facts.n_levels
+    if n_levels > _NEARLY_ALL * n or facts.named_like(IDENTIFIER):
+        why = f"{n_levels:,} of {n:,} values differ{facts.among}"
+        return facts.dropped("identifier", why, n_levels == len(facts.raw.values) >= FEW)
+    return facts.dropped("text", f"names: {n_levels:,} in {n:,} values{facts.among}")
 
 
-def _category(look: Look, kind: Kind, levels: tuple[Level, ...], why: str) -> Found:
+def _category(facts: ColumnFacts, kind: Kind, levels: tuple[Level, ...], why: str) -> Found:
     """Return levels as they are, or the most frequent ones and "other"."""
-    raw, form = look.raw, ""
+    raw, form = facts.raw, ""
     if kind == "category" and len(levels) > MOST_LEVELS:
         why = (
-            f"{len(levels):,} levels{look.among}, of which {MOST_LEVELS - 1} are kept and the rest"
+            f"{len(levels):,} levels{facts.among}, of which {MOST_LEVELS - 1} are kept and the rest"
             f" is {OTHER!r}"
         )
-        levels, form, look.changed = _most_frequent(look, levels), OTHER, True
-    elif kind == "category" and raw.source == "text" and look.among and (look.counts == 1).any():
-        # Rows that are not in the sample have further levels, about as many as it has once
-        # (Good 1953).
+        levels, form, facts.changed = _most_frequent(facts, levels), OTHER, True
+    elif kind == "category" and raw.source == "text" and facts.among and (facts.counts == 1).any():
+        # Rows outside the sample have further levels: about as many as occur once in it (Good
+        # 1953).
         levels, form = tuple(dict.fromkeys([*levels, OTHER])), OTHER
     role = "ordinal" if raw.ordered else "category"
-    column = Column(look.name, kind, raw.source, levels, form=form, role=role)
-    return look.used(role, USED, why or f"{len(levels)} levels", column)
+    column = Column(facts.name, kind, raw.source, levels, form=form, role=role)
+    return facts.used(role, USED, why or f"{len(levels)} levels", column)
 
 
-def _most_frequent(look: Look, levels: tuple[Level, ...]) -> tuple[Level, ...]:
-    codes, _ = Column(look.name, "category", look.raw.source, levels).encode(look.raw)
+def _most_frequent(facts: ColumnFacts, levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    codes, _ = Column(facts.name, "category", facts.raw.source, levels).encode(facts.raw)
     counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(levels))
     order = [k for k in np.argsort(-counts, kind="stable") if levels[k] != OTHER]
     return (*(levels[k] for k in sorted(order[: MOST_LEVELS - 1])), OTHER)
 
 
-RULES: tuple[Callable[[Look], Found | None], ...] = (
-    _drop, _nested, _empty, _said_number, _said_levels,
+RULES: tuple[Callable[[ColumnFacts], Found | None], ...] = (
+    _drop, _nested, _empty, _given_number, _given_levels,
     _date, _constant, _target, _row_number, _counter, _index, _number_that_identifies,
     _cycle, _few_values, _number, _truth, _levels, _free_text, _names,
 )  # fmt: skip

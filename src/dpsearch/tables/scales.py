@@ -1,9 +1,8 @@
-"""Scales of answers that several columns share, as those of a questionnaire do.
+"""Scales of answers that several columns share, such as those of a questionnaire.
 
-Whole numbers of a few rows do not tell by their variance whether they count something.  But columns
-of answers begin and end alike, and the highest answer is given now and then, while the highest of
-counts is their rarest, and differs from column to column: most columns that begin at 0 must end
-alike.
+In a few rows the variance of integers does not show whether they are counts.  However, columns of
+answers have the same range, and the highest answer is given now and then, while the highest of
+counts is rare and differs between columns.  So most columns that begin at 0 must end alike.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dpsearch._types import Vector
+from dpsearch.tables.column_facts import ColumnFacts, TableFacts
 from dpsearch.tables.columns import RawColumn
-from dpsearch.tables.look import Look, TableFacts
 
-_SCALE_SHARED = 3  # columns, at least
-_WIDEST_SCALE = 12.0  # between the lowest and the highest answer
-_LEVELS_FROM_0 = 5  # of answers that begin at 0, at least: few counts go no farther
-_HIGHEST_ANSWER = 0.025  # the share of the highest answer among these, at least
+_SCALE_SHARED = 3  # the fewest columns that share a scale
+_WIDEST_SCALE = 12.0  # the largest difference between the highest and the lowest answer
+_LEVELS_FROM_0 = 5  # the fewest levels of a scale from 0: counts often have fewer
+_HIGHEST_ANSWER = 0.025  # the least share of the highest answer in a scale from 0
 
 
 def shared_scales(
-    names: Sequence[str], raws: Sequence[RawColumn], said: Mapping[str, str], table: TableFacts
+    names: Sequence[str], raws: Sequence[RawColumn], given: Mapping[str, str], table: TableFacts
 ) -> frozenset[tuple[float, float]]:
     """Return the lowest and highest answers of the scales that columns of a table share."""
     columns: dict[tuple[float, float], list[Vector]] = {}
     for name, raw in zip(names, raws, strict=True):
-        if raw.uniques is None and name not in said:
-            values = Look(name, raw, None, False, table).looked_at
+        if raw.uniques is None and name not in given:
+            values = ColumnFacts(name, raw, None, False, table).sampled
             if len(values) and bool((np.floor(values) == values).all()):
                 ends = float(values.min()), float(values.max())
                 if 2.0 <= ends[1] - ends[0] <= _WIDEST_SCALE:

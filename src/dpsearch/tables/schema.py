@@ -1,4 +1,4 @@
-"""Tables with columns of different kinds, from pandas and polars frames, and back."""
+"""`Schema`: how frames with columns of different kinds become matrices, and back."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ UNKNOWN = ("missing", "error")  # what becomes of values that a column cannot ho
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns hold that a table is clustered by; see `rules` for how that is decided.
+    """The columns that a table is clustered by and what they hold; `rules` decides about them.
 
-    It turns frames into matrices of numbers, in which categories are codes 0, 1, 2 … and missing
+    It encodes frames as matrices of numbers, in which categories are codes 0, 1, 2 … and missing
     values are NaN.
 
     Examples
@@ -45,10 +45,10 @@ class Schema:
 
     library: str  # pandas or polars
     columns: tuple[Column, ...]
-    # Columns whose kind the user said; files do not keep it.
-    said: frozenset[str] = field(default=frozenset(), compare=False)
+    # Columns whose kind the user gave; files do not keep this.
+    given: frozenset[str] = field(default=frozenset(), compare=False)
     dropped: tuple[str, ...] = ()  # columns of the table that are not clustered by
-    na: tuple[str, ...] = ()  # further texts and numbers that stand for missing values
+    na: tuple[str, ...] = ()  # additional texts and numbers that stand for missing values
 
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> Schema:
@@ -57,7 +57,7 @@ class Schema:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Schema:
-        """Return the schema of numbers, by which cells that are texts are read as such."""
+        """Return the schema of a table of numbers, which reads texts as numbers, too."""
         return cls("polars", tuple(Column(name, "real", "float", form=POINT) for name in names))
 
     @property
@@ -66,27 +66,27 @@ class Schema:
 
     @property
     def origins(self) -> list[str]:
-        """The columns of the table that these come from."""
+        """The names of the table's columns that these come from."""
         return list(dict.fromkeys(column.came_from for column in self.columns))
 
     @property
     def all_numbers(self) -> bool:
-        """Whether the columns hold numbers alone, of which the user did not say the kind."""
-        return not self.said and all(column.levels is None for column in self.columns)
+        """Whether all columns hold numbers, and the user gave no kinds."""
+        return not self.given and all(column.levels is None for column in self.columns)
 
     @property
     def for_choice(self) -> Schema | None:
-        """What the choice of a family is told: nothing of a table of numbers."""
+        """The schema that the choice of a family uses: None for a table of numbers."""
         return None if self.all_numbers else self
 
     @property
     def is_plain(self) -> bool:
-        """Whether a frame is clustered by as it is, and holds numbers alone."""
+        """Whether encoding changes nothing: all columns of the frame are used and hold numbers."""
         plain = all(c.as_it_is and c.source in ("int", "float") for c in self.columns)
         return self.all_numbers and plain and not self.dropped and not self.na
 
     def renamed(self, names: Sequence[str]) -> Schema:
-        """Return the same columns as parts of a table that calls its own by other names."""
+        """Return the schema of the same table with new names for its columns."""
         new = dict(zip(self.origins, names, strict=True))
         return replace(
             self,
@@ -98,18 +98,19 @@ class Schema:
         )  # fmt: skip
 
     def groups(self, is_binary: Callable[[int], bool] = lambda j: False) -> dict[Kind, list[int]]:
-        """Return the numbers of the columns of each kind that there is.
+        """Return the indices of the columns of each kind that occurs.
 
-        Columns of numbers that `is_binary` says so of are binary, unless the user said their kind.
+        Columns of numbers for which `is_binary` is true are binary, unless the user gave their
+        kind.
         """
         found: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
         for j, column in enumerate(self.columns):
-            number = column.kind in ("real", "count") and column.name not in self.said
+            number = column.kind in ("real", "count") and column.name not in self.given
             found["binary" if number and is_binary(j) else column.kind].append(j)
         return {kind: columns for kind, columns in found.items() if columns}
 
     def n_levels(self, columns: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of levels of these columns of categories."""
+        """Return the numbers of levels of some columns of categories."""
         return tuple(len(self.columns[j].levels or ()) for j in columns)
 
     def encode(
@@ -117,9 +118,9 @@ class Schema:
     ) -> Matrix:
         """Return a frame with these columns, in any order, as a matrix; gaps are NaN.
 
-        Values that a column cannot hold, as a level that it has not, are missing, which a warning
-        says, or with ``unknown="error"`` an error.  A column that the frame lacks is an error, or
-        missing if it may be `lacking`.
+        Values that a column cannot hold, such as new levels, become missing with a warning, or
+        raise an error with ``unknown="error"``.  An absent column is an error, unless `lacking`
+        allows it as missing values.
         """
         frame = readable(frame)
         if library_of(frame) is None:
@@ -133,16 +134,16 @@ class Schema:
         raws = {name: read_column(frame, j, self.na) for name, j in place.items()}
         out = np.full((len(frame), len(self.columns)), np.nan)
         for j, column in enumerate(self.columns):
-            if column.name in place:  # as `decode` returns it
+            if column.name in place:  # in the form that `decode` returns
                 own = column if not column.part else replace(column, form="", part="")
                 out[:, j] = _encoded(own, raws[column.name], unknown, quiet)
-            elif column.came_from in place:  # parts of a date are said once not to be read
+            elif column.came_from in place:  # one warning for all parts of a date
                 again = j > 0 and column.part and self.columns[j - 1].origin == column.origin
                 out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet or bool(again))
         return out
 
     def _place(self, frame: Any, lacking: bool = False) -> dict[str, int]:
-        """Return where a frame has each of the columns, by its name or by the table's."""
+        """Return the position in a frame of each column, by its name or that of its origin."""
         place = {name: j for j, name in enumerate(names_of(frame))}
         wanted = dict.fromkeys(c.name if c.name in place else c.came_from for c in self.columns)
         absent = [name for name in wanted if name not in place]
@@ -155,7 +156,7 @@ class Schema:
         return {name: j for name, j in place.items() if name in wanted}
 
     def places(self, frame: Any) -> dict[int, int]:
-        """Return which columns a frame has with the same values, and where."""
+        """Return the positions in a frame of the columns that hold the same values there."""
         place = self._place(frame)
         return {
             j: place[column.name]
@@ -164,7 +165,7 @@ class Schema:
         }
 
     def decode(self, matrix: Matrix) -> Any:
-        """Return a matrix as a frame of the library that the schema came from."""
+        """Return an encoded matrix as a frame of the schema's library."""
         values = {
             column.name: series_of(self.library, column, v)
             for column, v in zip(self.columns, matrix.T, strict=True)
@@ -172,7 +173,7 @@ class Schema:
         return module(self.library).DataFrame(values)
 
     def dates(self, frame: Any) -> dict[str, list[str]]:
-        """Return the columns of dates that a frame has, of which these columns are parts."""
+        """Return as texts the columns of dates of a frame whose parts are columns of the schema."""
         place = {name: j for j, name in enumerate(names_of(frame))}
         of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
         return {
@@ -225,7 +226,7 @@ def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Triaged:
-    """A frame as numbers, and what was decided about its columns."""
+    """An encoded frame, and what was decided about its columns."""
 
     triage: Triage
     schema: Schema
@@ -235,7 +236,7 @@ class Triaged:
 
     @property
     def conversion(self) -> Schema | None:
-        """The schema, if the table is not clustered by as it is."""
+        """The schema; None if encoding changes nothing."""
         return None if self.schema.is_plain and not self.renamed else self.schema
 
 
@@ -244,7 +245,7 @@ def triaged(
 ) -> Triaged:
     """Decide about the columns of a frame, and encode it, reading each column once.
 
-    For the options see `decide`.
+    The options are those of `decide`.
     """
     frame = readable(frame)
     library = library_of(frame)
@@ -270,14 +271,14 @@ def triaged_columns(
     """Decide about columns that have been read."""
     _check_codes(na, names)
     found = decide(names, raws, kinds, **options)
-    said = frozenset(name for name, kind in (kinds or {}).items() if kind in KINDS)
+    given = frozenset(name for name, kind in (kinds or {}).items() if kind in KINDS)
     texts = tuple(map(str, na))
-    schema = Schema(library, tuple(found.columns), said, found.triage.dropped, texts)
+    schema = Schema(library, tuple(found.columns), given, found.triage.dropped, texts)
     return Triaged(found.triage, schema, np.stack(found.vectors, axis=1), found.row_names)
 
 
 def _check_codes(na: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise if a code NAME=VALUE of missing values is for a column that is not there."""
+    """Raise `ParameterError` if a missing code NAME=VALUE is for a column that does not exist."""
     for code in map(str, na):
         name, equals, _ = code.rpartition("=")
         if equals and not any(code.startswith(f"{one}=") for one in names):
