@@ -16,7 +16,7 @@ from dpsearch.errors import CapabilityError, DataError, ModelFileError
 from dpsearch.partition import all_partitions
 from dpsearch.problem import Problem
 from dpsearch.state import State
-from dpsearch.weights import copies_of, with_what_they_lack
+from dpsearch.weights import copies_of, with_decisive_rows
 from models import DRAWS, PRODUCT_PRIORS
 
 
@@ -207,10 +207,10 @@ def test_rare_numbers_among_numbers_do_not_weigh_more_than_they_should():
     X = np.random.default_rng(0).normal(size=(13, 2))
     X[12] = 1e6
     copies = copies_of(np.array(HEAVY))
-    assert np.array_equal(with_what_they_lack(copies, X), copies)
-    assert np.array_equal(with_what_they_lack(np.arange(12), rare([9.0, 0.0])), np.arange(13))
+    assert np.array_equal(with_decisive_rows(copies, X), copies)
+    assert np.array_equal(with_decisive_rows(np.arange(12), rare([9.0, 0.0])), np.arange(13))
     plain = rare([1.0, 1.0])
-    assert np.array_equal(with_what_they_lack(np.arange(4, 12), plain), np.arange(4, 12))
+    assert np.array_equal(with_decisive_rows(np.arange(4, 12), plain), np.arange(4, 12))
     X[12] = [np.nan, 0.0]  # but a gap is news
     model = DPMixture(random_state=0).fit(X, sample_weight=HEAVY)
     assert model.family_.predicts_gaps

@@ -1,4 +1,4 @@
-"""Rows with weights: how many times each was seen."""
+"""Weights of rows: how many times each was observed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from dpsearch._types import ArrayLike, Ints
 from dpsearch.errors import DataError
 
-# Beyond, log-gamma functions of the counts lose the digits that decide.
+# Log-gamma functions of larger counts lose the digits that decide.
 _MOST_POINTS = 2**40
-# Copies that are made at most where rows must be repeated, unless there are more rows.
+# The most copies where rows must be repeated, unless there are more rows.
 _MOST_COPIES = 5000
 
 
@@ -49,7 +49,7 @@ def check_weights(
 
 
 def copies_of(weights: Ints) -> Ints:
-    """Return each row's number as often as its weight says; of very many, an even choice.
+    """Return each row's index as often as its weight says; of too many, an even choice.
 
     >>> copies_of(np.array([1, 2])).tolist()
     [0, 1, 1]
@@ -61,26 +61,26 @@ def copies_of(weights: Ints) -> Ints:
     return np.searchsorted(np.cumsum(weights), copies, side="right")
 
 
-def with_what_they_lack(copies: Ints, X: Any) -> Ints:
-    """Return the copies, and once each some rows that hold what no copy does.
+def with_decisive_rows(copies: Ints, X: Any) -> Ints:
+    """Return the copies and, once each, the decisive rows that they lack.
 
-    Which family suits a table, and how many levels its columns have, a single row may decide: by a
-    gap, by a number that is not whole, or by the least or the largest value.  Of each column one
-    row is enough for each of these; of plain numbers, which the copies show to be such, none.
+    A single row may decide which family suits a table and how many levels a column has: by a gap, a
+    number that is not an integer, or the least or largest value.  For each column one row with each
+    of these is added; none if the copies already show that the column holds real numbers.
     """
     if sp.issparse(X):  # all columns are of one kind, and have no gaps
         stored = sp.coo_matrix(X)
-        chosen = [] if not stored.nnz else _telling(stored.data, np.isin(stored.row, copies))
+        chosen = [] if not stored.nnz else _decisive(stored.data, np.isin(stored.row, copies))
         rows = [stored.row[at] for at in chosen]
     else:
         among = np.zeros(X.shape[0], bool)
         among[copies] = True
-        rows = [row for column in X.T for row in _telling(column, among)]
+        rows = [row for column in X.T for row in _decisive(column, among)]
     return np.sort(np.append(copies, np.setdiff1d(rows, copies).astype(np.int64)))
 
 
-def _telling(values: Any, among: Any) -> list[int]:
-    """Places of values that tell what those among the copies do not."""
+def _decisive(values: Any, among: Any) -> list[int]:
+    """Return the positions of values of a column that show what the copies do not."""
     missing = np.isnan(values)
     out = [int(missing.argmax())] if missing.any() and not missing[among].any() else []
     known = values[among & ~missing]
@@ -91,8 +91,8 @@ def _telling(values: Any, among: Any) -> list[int]:
     if len(seen):
         rest = values[seen]
         least, most = known.min(initial=np.inf), known.max(initial=-np.inf)
-        broken = rest != np.floor(rest)
-        news = [broken & whole.all(), rest < least, rest > most]
-        order = [broken.argmax(), rest.argmin(), rest.argmax()]
+        fractional = rest != np.floor(rest)
+        news = [fractional & whole.all(), rest < least, rest > most]
+        order = [fractional.argmax(), rest.argmin(), rest.argmax()]
         out += [int(seen[at]) for new, at in zip(news, order, strict=True) if new.any()]
     return out

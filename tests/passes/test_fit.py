@@ -27,12 +27,12 @@ from dpsearch.passes.search import BatchSearch
 from dpsearch.progress import describe
 from dpsearch.sources.shards import (
     ArrayShard,
+    decisive_rows,
     digest,
     drawn_rows,
     n_shards_for,
     sampled_rows,
     shards_of_array,
-    telling_rows,
 )
 from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted
@@ -74,18 +74,18 @@ def test_a_look_at_parts_of_shards_tells_what_one_at_whole_shards_does(monkeypat
     X[rng.integers(500, size=5), 2] += 0.5
     X[:, 5] = rng.normal(size=500)
     shards = shards_of_array(X, 3, gaps=True)
-    monkeypatch.setattr(passes_fit, "_LOOKED_AT", 37)
+    monkeypatch.setattr(passes_fit, "_SURVEYED", 37)
     monkeypatch.setattr(passes_fit, "SAMPLE_ROWS", 50)
     done = []
-    found = passes_fit.look_at(shards, None, n_threads, 7, done.append)
+    found = passes_fit.survey_shards(shards, None, n_threads, 7, done.append)
     assert done == [1, 2, 3]
     for s, (one, shard) in enumerate(zip(found, shards, strict=True)):
         whole, rows = shard.load(), one.rows
         np.testing.assert_array_equal(rows, drawn_rows(len(whole), len(rows), [7, s]))
-        telling = np.setdiff1d(telling_rows(whole), rows)
-        assert len(telling) > 5
-        np.testing.assert_array_equal(one.telling_rows, telling)
-        np.testing.assert_array_equal(one.telling, whole[telling])
+        decisive = np.setdiff1d(decisive_rows(whole), rows)
+        assert len(decisive) > 5
+        np.testing.assert_array_equal(one.decisive_rows, decisive)
+        np.testing.assert_array_equal(one.decisive, whole[decisive])
         np.testing.assert_array_equal(one.sample, whole[rows])
         assert one.gaps == bool(np.isnan(whole).any())
         assert one.digest == digest(whole)

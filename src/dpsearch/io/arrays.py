@@ -1,4 +1,4 @@
-"""Matrices: NumPy's and SciPy's files, Matrix Market, SVMlight, AnnData; each by its library."""
+"""Matrices from files of NumPy, SciPy, Matrix Market, SVMlight and AnnData, read by libraries."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.table import Reading, Table, name_of, unreadable
 
-_MOST_DENSE = 1 << 27  # cells of a sparse matrix of real numbers that are written out
+_MOST_DENSE = 1 << 27  # the most cells of a sparse matrix of real numbers that is made dense
 
 
 def read_numpy(path: Path, reading: Reading) -> tuple[Table, Choice]:
-    """Read an array; of an archive the entry ``X``, or the only one, or a sparse matrix."""
+    """Read an array, a sparse matrix, or from an archive the entry ``X`` or the only one."""
     try:
         # Opened here, because np.load leaves a damaged archive open.
         with path.open("rb") as stream:
             array = np.load(stream, allow_pickle=False)
             if isinstance(array, np.lib.npyio.NpzFile):
-                if {"format", "shape", "data"} <= set(array.files):  # as scipy.sparse writes
+                if {"format", "shape", "data"} <= set(array.files):  # written by scipy.sparse
                     stream.seek(0)
                     array = sp.load_npz(stream).tocsr()
                 else:
@@ -66,7 +66,7 @@ def read_matrix_market(path: Path, reading: Reading) -> tuple[Table, Choice]:
 
 
 def read_svmlight(path: Path, reading: Reading) -> tuple[Table, Choice]:
-    """Read the features; the labels that lines of such files begin with are not looked at."""
+    """Read the features; the labels at the beginning of each line are ignored."""
     from sklearn.datasets import load_svmlight_file
 
     with _damaged_if("an SVMlight", ValueError, EOFError, OverflowError, IndexError):
@@ -80,7 +80,7 @@ def read_anndata(path: Path, reading: Reading) -> tuple[Table, Choice]:
         import anndata
     import polars as pl
 
-    # Any error, as those of h5py share no base; the warnings are about old names and formats.
+    # All errors, since those of h5py share no base; the warnings are about old names and formats.
     with _damaged_if("an AnnData", Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = anndata.read_h5ad(path)
@@ -92,7 +92,7 @@ def read_anndata(path: Path, reading: Reading) -> tuple[Table, Choice]:
 
 @contextlib.contextmanager
 def _damaged_if(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of a library into one about the file."""
+    """Replace errors of a library by one about the file."""
     try:
         yield
     except errors as error:
@@ -104,9 +104,9 @@ def _damaged_if(what: str, *errors: type[Exception]) -> Iterator[None]:
 def _counts_or_dense(
     matrix: Any, names: list[str] | None, index: Any, reading: Reading
 ) -> tuple[Table, Choice]:
-    """Choose columns of a matrix that stays sparse if it holds counts.
+    """Choose columns of a matrix, which stays sparse if it holds counts.
 
-    Sparse matrices are for counts; the families of real numbers take dense ones.
+    The families of counts accept sparse matrices; those of real numbers need dense ones.
     """
     if np.iscomplexobj(matrix):
         raise DataError("complex numbers")

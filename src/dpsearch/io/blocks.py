@@ -1,7 +1,7 @@
-"""Delimited text in blocks of whole records, so that a file of any size passes through a window.
+"""Delimited text in blocks of complete records, so that files of any size can be read.
 
-Records end at a line end outside quotation marks.  A block knows the line of the file on which
-each of its records ends, so that a mistake can be found in an editor.
+Records end at a line end outside quotation marks.  A block has the line of the file on which each
+of its records ends, so that errors can name it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LONGEST = 1 << 27  # bytes of one record
 
 
 class Block(NamedTuple):
-    text: bytes  # whole records, without blank lines
+    text: bytes  # complete records, without blank lines
     lines: Any  # line of the file on which each record ends: a range or an array
     fields: Any  # number of fields of each record
 
 
 @contextlib.contextmanager
 def long_fields() -> Iterator[None]:
-    """Let Python's csv read cells of any length: a document may be one."""
+    """Let Python's csv read cells of any length, since a cell may hold a document."""
     before = csv.field_size_limit(_LONGEST)
     try:
         yield
@@ -39,7 +39,7 @@ def long_fields() -> Iterator[None]:
 
 
 def check_encoding(encoding: str) -> None:
-    """Raise unless this is a name for text as bytes."""
+    """Raise `ParameterError` unless this is the name of an encoding of text."""
     try:
         "".encode(encoding)
         codecs.getincrementaldecoder(encoding)
@@ -64,12 +64,12 @@ def text_blocks(stream: IO[bytes], encoding: str, size: int) -> Iterator[str]:
             _check_kind(data, encoding)
         try:
             text = decoder.decode(data, final=not data)
-        except UnicodeError as error:  # without a place if a byte order mark is missing
+        except UnicodeError as error:  # without a position if a byte order mark is missing
             byte = seen + getattr(error, "start", 0)
             raise not_in_encoding(encoding, byte) from error
         if seen == 0:
             text = text.removeprefix("\ufeff")
-            lone = "\n" not in text and "\r" in text[:-1]  # old line ends
+            lone = "\n" not in text and "\r" in text[:-1]  # the line ends of old Macs
         seen += len(data)
         text = rest + (text.replace("\r", "\n") if lone else text)
         if not data:
@@ -99,7 +99,7 @@ def _check_kind(data: bytes, encoding: str) -> None:
 
 
 def _boundary(text: str) -> int:
-    """End of the last record that is complete: an even number of quotation marks before it."""
+    """Return the end of the last complete record: an even number of quotation marks before it."""
     cut = text.rfind("\n") + 1
     quotes = text.count('"', 0, cut)
     while quotes % 2:
@@ -110,7 +110,7 @@ def _boundary(text: str) -> int:
 
 
 def _open_quote(text: str) -> bool:
-    """Whether a field that begins with a quotation mark does not end; inches are no such field."""
+    """Whether a field that begins with a quotation mark does not end; other marks may be inches."""
     try:
         list(csv.reader(io.StringIO(text), strict=True))
     except csv.Error as error:
@@ -119,7 +119,7 @@ def _open_quote(text: str) -> bool:
 
 
 def records(text: str, separator: str, first_line: int) -> Block:
-    """Count the fields of each record, and leave out blank lines."""
+    """Return records with the number of fields of each, without blank lines."""
     if '"' in text:
         return _quoted_records(text, separator, first_line)
     data = np.frombuffer(text.encode(), dtype=np.uint8)

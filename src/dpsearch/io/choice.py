@@ -1,4 +1,4 @@
-"""Which columns of a file are wanted, by name or number."""
+"""The choice of columns of a file, by name or by index."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _NAMED = 5  # columns that an error names
 
 @dataclass(frozen=True)
 class Choice:
-    """Numbers of columns in the file."""
+    """Indices of the columns in the file by their use."""
 
     kept: list[int]
     index: int | None
     text: int | None
     categories: frozenset[int]
-    named: bool  # whether the user or a model named them: then none is left out
+    named: bool  # whether the user or a model named them, so that the triage drops none
 
 
 def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
-    """Turn what the user said into column numbers; complain about names that are not there."""
+    """Return the columns that the user or a model names; raise an error if one does not exist."""
     if reading.columns is not None and reading.drop is not None:
         raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
     file = _File(names, width)
     if names is None and reading.model is not None and len(reading.model.file) == width:
-        file = _File(list(reading.model.file), width)  # the columns of the fit, by their places
+        file = _File(list(reading.model.file), width)  # the columns of the fit, by position
     index, text = file.index(reading), file.one("--text", reading.text)
     if text is not None:
         if index == text:
@@ -48,14 +48,14 @@ def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
 
 
 class _File:
-    """The columns of a file, by what they are called."""
+    """The columns of a file, by name."""
 
     def __init__(self, names: list[str] | None, width: int) -> None:
         self.names, self.width = names, width
         self.place = {name_of(names, j): j for j in range(width)}
 
     def index(self, reading: Reading) -> int | None:
-        """Return the column that names the rows, as the user says or as a model knows."""
+        """Return the column that names the rows, given by the user or a model."""
         index, model = self.one("--index", reading.index), reading.model
         if index is not None or model is None or model.index is None:
             return index
@@ -76,7 +76,7 @@ class _File:
         return kept, model is not None and len(kept) == model.width
 
     def categories(self, reading: Reading, kept: list[int]) -> list[int]:
-        """Return the columns to take for categories, as the user says or as a model knows."""
+        """Return the columns of categories, given by the user or a model."""
         if reading.categories is None:
             return self.categories_of(reading.model, kept)
         found = self.numbers(reading.categories, "--category")
@@ -96,7 +96,7 @@ class _File:
         return found[0]
 
     def numbers(self, text: str, option: str) -> list[int]:
-        """Parse "a,b,3-7": a name if a column has it, otherwise a number or a range of numbers."""
+        """Parse "a,b,3-7": a name if a column has it, otherwise an index or a range of indices."""
         found: list[int] = []
         for part in (part.strip() for part in text.split(",")):
             if part in self.place:
@@ -119,7 +119,7 @@ class _File:
         return found
 
     def columns_of(self, reading: Reading) -> list[int] | None:
-        """Return the columns that a model knows by name; None if columns go by number."""
+        """Return the columns that a model knows by name; None if positions decide."""
         model = reading.model
         if model is None or model.names is None:
             return None
@@ -134,7 +134,7 @@ class _File:
         raise DataError(missing_columns(model.names, self.names) + hint)
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
-        """Return the columns kept that a model takes for categories, by name or by place."""
+        """Return which of the kept columns are categories to a model, by name or position."""
         if model is None or len(kept) != model.width:
             return []
         places = kept
@@ -144,7 +144,7 @@ class _File:
 
 
 def repeated(values: Sequence[Any]) -> int | None:
-    """Return the place of the first value that was there before."""
+    """Return the index of the first value that occurred before; None if all are different."""
     seen: set[Any] = set()
     for at, value in enumerate(values):
         if value in seen:

@@ -1,7 +1,8 @@
-"""CSV, TSV and their like: cells by Polars, block by block.
+"""CSV, TSV and similar files, read by Polars block by block.
 
-The rules do not depend on where blocks end.  A column is of numbers if all of its cells are, and
-none of them is a code such as 007; otherwise it is of texts, of which the triage makes more.
+The result does not depend on where blocks end.  A column holds numbers if all its cells do, and
+none of them is a code such as 007; otherwise it holds texts, which the triage may read as dates,
+numbers with units and so on.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from dpsearch.io.sniff import begins_with_names, count_titles, first_rows, guess
 from dpsearch.io.table import MISSING, WHOLE, Reading, Table, name_of, unreadable
 from dpsearch.tables.frames import distinct_names
 
-_POINTS = r"^[+-]?\d{1,3}(\.\d{3})+(,\d*)?$"  # between thousands
-_CODE = r"^[+-]?0\d+$|^\d{20,}$"  # digits that are no quantity
-_SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line for spreadsheets
+_POINTS = r"^[+-]?\d{1,3}(\.\d{3})+(,\d*)?$"  # points between thousands
+_CODE = r"^[+-]?0\d+$|^\d{20,}$"  # digits that are not a quantity
+_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n")  # a first line for spreadsheets
 
 
 def read_delimited(
@@ -58,7 +59,7 @@ def read_delimited(
 
 
 def filled_columns(path: Path, reading: Reading, *, block: int = BLOCK) -> Iterator[Columns]:
-    """Yield the columns each time a block has been added to them: at least once."""
+    """Yield the columns after each block that is added to them, at least once."""
     _check_options(reading)
     try:
         with _opened(path) as stream, long_fields():
@@ -89,10 +90,10 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
     blocks = text_blocks(stream, reading.encoding, size)
     head = head_of(blocks)
     start = "".join(head)
-    said = _SAID.match(start)
-    if said:
-        start, line = start[said.end() :], 2
-    separator = reading.separator or (said[1] if said else None)
+    given = _SEPARATOR_LINE.match(start)
+    if given:
+        start, line = start[given.end() :], 2
+    separator = reading.separator or (given[1] if given else None)
     separator = separator or guess_separator(start, ".tsv" in path.suffixes)
     for text in itertools.chain([start], blocks):
         block = records(text, separator, line)
@@ -112,7 +113,7 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
 
 
 def _begun(block: Block, start: str, separator: str, reading: Reading) -> tuple[Columns, Block]:
-    """Return the columns that the first records name, and the records below."""
+    """Return the columns, named by the first record if it has names, and the other records."""
     rows = first_rows(start, separator)
     titles = count_titles(rows, reading.decimal_comma) if reading.header is None else 0
     for _ in range(titles):
@@ -136,7 +137,7 @@ def _begun(block: Block, start: str, separator: str, reading: Reading) -> tuple[
 
 
 def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:
-    """Whether the first line has names, as the user says, as the model knows, or as it looks."""
+    """Whether the first line has names, by the user, the model or its cells; and a note."""
     if reading.header is not None:
         return reading.header, None
     known = None if reading.model is None else reading.model.names
@@ -154,7 +155,7 @@ def _divided(block: Block, separator: str) -> tuple[list[str], Block]:
 
 
 class Columns:
-    """The columns as far as they have been read."""
+    """The columns of a file that is being read."""
 
     def __init__(
         self,
@@ -167,16 +168,16 @@ class Columns:
         self.names, self.width, self.choice = names, width, choice
         self.separator = separator
         self.decimal_comma = reading.decimal_comma
-        self.blocks: list[pl.DataFrame] = []  # numbers and texts as they are
+        self.blocks: list[pl.DataFrame] = []  # of numbers and texts
         self.lines: list[Any] = []
         self.notes: list[str] = []
         self.n_rows = 0
         aside = [j for j in (choice.index, choice.text) if j is not None]
         self.used = list(dict.fromkeys([*choice.kept, *aside]))
-        # By column number: what are texts; the others are numbers.
+        # Indices of columns: the texts, with all others numbers; the integers; …
         self.texts: set[int] = {*aside, *(choice.categories & set(choice.kept))}
         self.whole: set[int] = set(choice.kept)
-        self.large: set[int] = set()  # with more digits than double precision has
+        self.large: set[int] = set()  # … and those with more digits than double precision has
 
     def add(self, block: Block) -> None:
         self._check_width(block)
@@ -205,7 +206,7 @@ class Columns:
         self.n_rows += frame.height
 
     def _cells(self, block: Block) -> pl.DataFrame:
-        """Return the cells of the columns used, as texts."""
+        """Return the cells of the columns that are used, as texts."""
         schema = {str(j): pl.String for j in range(self.width)}
         try:
             frame = pl.read_csv(
@@ -231,7 +232,7 @@ class Columns:
             )
 
     def _large_integers(self, frame: pl.DataFrame, casts: pl.DataFrame) -> dict[str, pl.Series]:
-        """Note which columns are of integers; return those that double precision does not hold."""
+        """Update `whole` and `large`; return the integers that double precision does not hold."""
         for cells in casts:
             if cells.count() and cells.abs().max() >= WHOLE:  # type: ignore[operator]
                 self.large.add(int(cells.name))
@@ -244,12 +245,12 @@ class Columns:
     # -- the end ----------------------------------------------------------------------------
 
     def drain(self) -> pl.DataFrame:
-        """Hand over what was added last, numbers and texts as they are, and forget it."""
+        """Return the last block that was added, of numbers and texts, and drop it here."""
         self.lines.clear()
         return self.blocks.pop()
 
     def types(self) -> dict[str, Any]:
-        """Return what each column turned out to hold, once all has been added."""
+        """Return the type of each column, which is known once all blocks have been added."""
         found: dict[str, Any] = {}
         for j in self.used:
             number = pl.Int64 if j in self.whole else pl.Float64
@@ -257,11 +258,11 @@ class Columns:
         return found
 
     def table(self) -> Table:
-        """Return all that was added; the blocks are given up for it."""
+        """Return all blocks as one table, which empties the list of blocks."""
         types, choice = self.types(), self.choice
         kept = [name_of(self.names, j) for j in choice.kept]
-        others_too = self.texts | (self.large & self.whole)  # that a matrix does not hold
-        numbers = choice.text is None and not others_too & set(choice.kept)
+        no_floats = self.texts | (self.large & self.whole)
+        numbers = choice.text is None and not no_floats & set(choice.kept)
         others = [name for name in types if not numbers or name not in kept]
         matrix, parts, row = np.empty((self.n_rows, len(kept) if numbers else 0)), [], 0
         self.blocks.reverse()
@@ -286,12 +287,12 @@ class Columns:
 
 
 def _only(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Return some columns; Polars's own ways take names for patterns, or take long."""
+    """Return some columns; Polars's own methods take names for patterns, or are slow."""
     return pl.DataFrame([frame[name] for name in names])
 
 
 def typed(frame: pl.DataFrame, types: dict[str, Any]) -> pl.DataFrame:
-    """Return columns of numbers and texts as what they turned out to be when all had been seen."""
+    """Return a block's columns of numbers and texts with the types of the whole file."""
     columns = []
     for series in frame.with_columns(pl.col(pl.Float64).fill_nan(None)):
         wanted = types.get(series.name, series.dtype)
@@ -303,13 +304,13 @@ def typed(frame: pl.DataFrame, types: dict[str, Any]) -> pl.DataFrame:
 
 
 def _stripped(cells: pl.Expr) -> pl.Expr:
-    """Strip blanks, and turn gaps into nulls."""
+    """Strip blanks, and replace gaps by nulls."""
     cells = cells.str.strip_chars()
     return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
 
 
 def _pointed(cells: pl.Expr) -> pl.Expr:
-    """Write a decimal point for a decimal comma, and nothing between thousands."""
+    """Replace a decimal comma by a point, and remove separators of thousands."""
     plain = cells.str.replace_all(".", "", literal=True)
     plain = pl.when(cells.str.contains(_POINTS)).then(plain).otherwise(cells)
     return plain.str.replace(",", ".", literal=True).name.keep()

@@ -1,4 +1,4 @@
-"""Parquet, Arrow and Feather files, by Polars."""
+"""Parquet, Arrow and Feather files, read by Polars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpsearch.io.table import PANDAS_INDEX, WHOLE, Reading, Table, as_floats, un
 
 
 def scan(path: Path, form: str) -> pl.LazyFrame:
-    """Return a Parquet or Arrow file as a lazy frame; a stream of Arrow has no magic word."""
+    """Return a Parquet or Arrow file as a lazy frame; an Arrow stream has no magic number."""
     if form == "parquet":
         return pl.scan_parquet(path, glob=False)
     with path.open("rb") as stream:
@@ -25,7 +25,7 @@ def scan(path: Path, form: str) -> pl.LazyFrame:
 
 @contextlib.contextmanager
 def naming_form(form: str) -> Iterator[None]:
-    """Turn the errors of Polars into one about a file of this form."""
+    """Replace errors of Polars by one about a file of this format."""
     try:
         yield
     except PermissionError:
@@ -61,9 +61,9 @@ def read_frame(path: Path, form: str, reading: Reading) -> tuple[Table, Choice]:
 
 
 def choose_names(names: list[str], reading: Reading) -> tuple[Choice, list[str]]:
-    """Return which columns are wanted, and the names of those to read.
+    """Return the choice of columns, and the names of those to read.
 
-    Names that Polars takes for patterns are refused: it would read other columns for them.
+    Names that Polars takes for patterns are refused, since it would read other columns.
     """
     if reading.index is None and PANDAS_INDEX in names:
         reading = replace(reading, index=PANDAS_INDEX)

@@ -1,4 +1,4 @@
-"""Tables of results, as CSV or Parquet."""
+"""Writing tables of results as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dpsearch.errors import ParameterError
 
 TABLE_ENDINGS = (".csv", ".parquet")
 _PIECE = 1 << 15
-# Where Excel and others begin to compute; also in the wide forms of East Asian keyboards.
+# The beginnings of formulas in Excel and others, also in the wide forms of East Asian keyboards.
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def labels_table(names: pl.Series, **columns: Any) -> pl.DataFrame:
-    """Return the rows' names beside what is said about each row."""
+    """Return a table of the rows' names and some columns of results."""
     name = names.name or "row"
-    while name in columns:  # a file may well have a column called "cluster"
+    while name in columns:  # such as "cluster", which a file may have, too
         name = f"input {name}"
     return pl.DataFrame([names.alias(name), *(pl.Series(k, v) for k, v in columns.items())])
 
@@ -36,9 +36,9 @@ def check_ending(path: Path) -> None:
 
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:
-    """Put a ' before texts, and names of columns, that a spreadsheet would take for a formula.
+    """Put a ' before texts and names of columns that a spreadsheet would run as formulas.
 
-    Texts that are numbers stay as they are.
+    Texts that are numbers are not changed.
     """
     texts = frame.select(pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String))
     formula = pl.all().str.contains(_FORMULA) & ~pl.all().str.contains(_NUMBER)
@@ -54,7 +54,7 @@ def write_pieces(
     force: bool = True,
     verbatim: bool = False,
 ) -> None:
-    """Do as `write_table` for a table that comes in pieces and need not fit into memory."""
+    """Write a table as `write_table` does, from pieces that together need not fit into memory."""
     if not verbatim and Path(path).suffix.lower() != ".parquet":
         frames = map(harmless, frames)
     if str(path) == "-":
@@ -75,14 +75,14 @@ def write_pieces(
         return
     with atomic_write(path, force=force) as stream:
         for number, frame in enumerate(frames):
-            # Polars would not say what the system says, such as that the disk is full.
+            # Errors of Polars would hide those of the system, such as a full disk.
             content = io.BytesIO()
             frame.write_csv(content, include_header=number == 0)
             stream.write(content.getbuffer())
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
-    """Write a temporary file; Polars would not say what the system says."""
+    """Write a temporary file; errors of Polars would hide those of the system."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="lz4")
     with naming(path):
@@ -91,8 +91,8 @@ def write_parquet(path: Path, frame: pl.DataFrame) -> None:
 
 def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
     text = frame.write_csv(include_header=include_header)
-    # Piece by piece: without buffers (PYTHONUNBUFFERED) Python does not notice that a reader
-    # who went away took only part of one write.
+    # In pieces: without buffers (PYTHONUNBUFFERED) Python does not notice that a pipe was closed
+    # after part of one write.
     for at in range(0, len(text), _PIECE):
         sys.stdout.write(text[at : at + _PIECE])
     sys.stdout.flush()
@@ -101,8 +101,8 @@ def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
 def write_table(
     path: str | Path, frame: pl.DataFrame, *, force: bool = True, verbatim: bool = False
 ) -> None:
-    """Write a file that is complete or not there; ``-`` is standard output.
+    """Write a file that is complete or absent; ``-`` is standard output.
 
-    In CSV, cells that a spreadsheet would run are made harmless, unless `verbatim`.
+    In CSV, cells that a spreadsheet would run are made `harmless`, unless `verbatim`.
     """
     write_pieces(path, [frame], force=force, verbatim=verbatim)

@@ -27,10 +27,10 @@ FORMATS = {
     "svmlight": (".svmlight", ".svm", ".libsvm"),
     "h5ad": (".h5ad",),
 }
-# Files of tables that other programs write, and that are not read here.
+# Tables of other programs, which are not read here.
 _OTHERS = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".ndjson", ".dta", ".sav", ".rds")
 STANDARD_INPUT = "standard input"
-# The options that say something about each format; the others take the first three.
+# The options that apply to each format; to formats not named here only the first three do.
 _CHOOSING = {"columns", "drop", "index"}
 _WITH_TEXTS = _CHOOSING | {"text", "categories", "words"}
 _OPTIONS = {
@@ -54,9 +54,9 @@ def read_table(
     path
         A file, ``-`` for standard input, or a folder of text files.
     reading
-        What is known about it.
+        The options and the model for reading it.
     progress
-        Called now and then with the number of rows read, where a file is read piece by piece.
+        Called now and then with the number of rows read, if the file is read in blocks.
     """
     reading = reading or Reading()
     source = STANDARD_INPUT if str(path) == "-" else str(path)
@@ -79,22 +79,22 @@ def read_table(
 
 
 def check_options(form: str, reading: Reading) -> None:
-    """Refuse what would not be looked at."""
+    """Raise `ParameterError` if an option would be ignored."""
     check_encoding(reading.encoding)
-    said = [
+    given = [
         field.name
         for field in fields(Reading)
         if field.name not in ("input_format", "model")
         and getattr(reading, field.name) != field.default
     ]
-    names = {name: f"--{name.replace('_', '-')}" for name in said} | {"categories": "--category"}
-    for name in said:
+    names = {name: f"--{name.replace('_', '-')}" for name in given} | {"categories": "--category"}
+    for name in given:
         if name not in _OPTIONS.get(form, _CHOOSING):
             what = "a folder of texts" if form == "folder" else f"the format {form}"
             raise ParameterError.of(names[name], f"does not apply to {what}")
         if reading.text is not None and name in ("columns", "drop", "categories"):
             raise ParameterError.of(names[name], "and --text: the words of one column are counted")
-    if "words" in said and reading.text is None and form != "folder":
+    if "words" in given and reading.text is None and form != "folder":
         raise ParameterError.of("--words", "is for texts: say --text")
 
 
@@ -112,7 +112,7 @@ def digest(path: Path) -> str:
 
 
 def digest_all(files: Iterable[Path], folder: Path) -> str:
-    """Return the SHA-256 of the names, as seen from a folder, and contents of files."""
+    """Return the SHA-256 of the names, relative to a folder, and contents of files."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.relative_to(folder).as_posix()}\n{digest(file)}".encode())
@@ -120,7 +120,7 @@ def digest_all(files: Iterable[Path], folder: Path) -> str:
 
 
 def format_of(path: Path, reading: Reading) -> str:
-    """Return the format that was named, or that the file's ending tells."""
+    """Return the format that was named, or that of the file's ending."""
     if reading.input_format is not None:
         if reading.input_format not in FORMATS:
             raise ParameterError.unknown("--input-format", "format", reading.input_format, FORMATS)
@@ -193,5 +193,5 @@ def _read(
             raise DataError("there are no rows")
         table.named = choice.named
         places = choice.kept if table.numbers is None else table.numbers
-        table.said = {table.name(places.index(j)): "category" for j in choice.categories}
+        table.kinds = {table.name(places.index(j)): "category" for j in choice.categories}
     return table

@@ -1,4 +1,4 @@
-"""The first lines of delimited text: which separator they have, and whether they hold names."""
+"""The separator and the names of columns, recognised by the first lines of delimited text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dpsearch.io.table import MISSING
 
 SEPARATORS = ",;\t|"
-SAMPLE = 50  # lines that are looked at
+SAMPLE = 50  # lines that are examined
 _LONGEST = 1 << 16  # characters of them
 
 
 def head_of(blocks: Iterator[str]) -> list[str]:
-    """Take pieces of text until there are lines enough, however short the pieces are."""
+    """Take pieces of text until they have enough lines, and return them."""
     taken, lines = [], 0
     for text in blocks:
         taken.append(text)
@@ -25,9 +25,9 @@ def head_of(blocks: Iterator[str]) -> list[str]:
 
 
 def guess_separator(text: str, tabs: bool = False) -> str:
-    """Return the separator that cuts the first records into equal numbers of fields.
+    """Return the separator that gives the first records equal numbers of fields.
 
-    Of several, it is the one with the most fields that are numbers.
+    If there are several, the share of fields that are numbers decides.
     """
     best, best_score = "\t" if tabs else ",", (0.0, 0.0, 0)
     for separator in SEPARATORS:
@@ -45,11 +45,11 @@ def guess_separator(text: str, tabs: bool = False) -> str:
 
 
 def first_rows(text: str, separator: str) -> list[list[str]]:
-    """Return the cells of the first lines, none if these are no rows."""
+    """Return the cells of the first lines; none if these cannot be read."""
     start = text[:_LONGEST]
     head = [line for line in start.split("\n")[:SAMPLE] if line.strip()]
     if len(head) > 1 and len(text) > len(start):
-        head.pop()  # may have been cut
+        head.pop()  # it may be incomplete
     try:
         rows = csv.reader(io.StringIO("\n".join(head), newline=""), delimiter=separator)
         return [row for row in rows if row]
@@ -58,10 +58,10 @@ def first_rows(text: str, separator: str) -> list[list[str]]:
 
 
 def count_titles(rows: list[list[str]], decimal_comma: bool) -> int:
-    """Return how many rows stand before the names of columns: a title, a date of export.
+    """Return how many rows come before the names of columns, such as a title or a date of export.
 
-    At least half their cells are empty or not there.  The names are all different, none is a
-    number, and no row below has more cells that are not empty.
+    At least half the cells of such rows are empty or absent.  The names are all different, none is
+    a number, and no row below has more cells that are not empty.
     """
     filled = [[cell for cell in map(str.strip, row) if cell] for row in rows]
     most = max(map(len, filled), default=0)
@@ -77,9 +77,9 @@ def count_titles(rows: list[list[str]], decimal_comma: bool) -> int:
 def begins_with_names(
     first: list[str], below: list[list[str]], decimal_comma: bool
 ) -> tuple[bool, str | None]:
-    """Whether the first row names the columns, and a note where that is a matter of opinion.
+    """Return whether the first row names the columns, and a note if that is doubtful.
 
-    It does if anything in it is not a number, and if it is what pandas writes for columns without
+    It does if one of its cells is not a number, or if it is what pandas writes for columns without
     names: 0 … D−1, perhaps after the empty name of the index.
     """
     if not all(is_number(cell, decimal_comma) for cell in first):
@@ -87,22 +87,24 @@ def begins_with_names(
     first = [cell.strip() for cell in first]
     below = [row for row in below if len(row) == len(first)]
     columns = [[cell.strip() for cell in column] for column in zip(*below)]
-    broken = [any(_is_broken(cell, decimal_comma) for cell in column) for column in columns]
-    if _is_header_of_pandas(first, columns, broken):
+    fractional = [any(_is_fractional(cell, decimal_comma) for cell in column) for column in columns]
+    if _is_header_of_pandas(first, columns, fractional):
         return True, f"{_shown(first)} is taken for names of columns; --no-header if it is data"
     different = len(set(first)) == len(first)
-    if different and all(cell.isdecimal() for cell in first) and columns and all(broken):
+    if different and all(cell.isdecimal() for cell in first) and columns and all(fractional):
         return False, f"{_shown(first)} is taken for data; --header if it names the columns"
     return False, None
 
 
-def _is_header_of_pandas(first: list[str], columns: list[list[str]], broken: list[bool]) -> bool:
-    """Whether a row of numbers is 0 … D−1, or names every column but the index, without gaps."""
+def _is_header_of_pandas(
+    first: list[str], columns: list[list[str]], fractional: list[bool]
+) -> bool:
+    """Whether a row of numbers is 0 … D−1, or names all columns but an index without gaps."""
     indexed = len(first) > 1 and first[0] == "" and columns != [] and all(columns[0])
     if indexed and len(set(first)) == len(first):
         return True
     numbered = first == [str(j) for j in range(len(first))]
-    return numbered and (len(first) > 2 or (len(first) == 2 and any(broken)))
+    return numbered and (len(first) > 2 or (len(first) == 2 and any(fractional)))
 
 
 def _shown(first: list[str]) -> str:
@@ -123,8 +125,8 @@ def is_number(cell: str, decimal_comma: bool = False) -> bool:
     return "_" not in cell
 
 
-def _is_broken(cell: str, decimal_comma: bool) -> bool:
-    """Whether this is a number that is not whole."""
+def _is_fractional(cell: str, decimal_comma: bool) -> bool:
+    """Whether this is a number but not an integer."""
     if cell in MISSING or not is_number(cell, decimal_comma):
         return False
     number = float(cell.replace(",", ".", 1) if decimal_comma else cell)

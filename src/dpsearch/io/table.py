@@ -1,4 +1,4 @@
-"""What is said about a file before it is read, and what comes of it."""
+"""`Reading`, how a file is to be read, and `Table`, the rows that were read."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from dpsearch.tables.cells import MISSING as ABSENT
 from dpsearch.tables.frames import column_of_matrix, without_values
 from dpsearch.tables.rules import check_kinds
 
-# Texts that stand for a value that is not there, in the cases of letters that they come in.
+# Texts that stand for a missing value, in all their cases of letters.
 MISSING = tuple(
     sorted({form(text) for text in ABSENT for form in (str, str.upper, str.title)} | {"NaN"})
 )
-WHOLE = 2.0**53  # in double precision every integer below is itself
+WHOLE = 2.0**53  # double precision represents all smaller integers exactly
 PANDAS_INDEX = "__index_level_0__"
-# What columns without a name are called, here and by pandas.
+# Names of columns without a name, here and in pandas.
 NAMELESS = ("column 0", "Unnamed: 0", PANDAS_INDEX)
 
 
 @dataclass(frozen=True)
 class ModelColumns:
-    """What a model knows of a file: its columns are taken, in this order."""
+    """The columns of a file that a model needs, in its order."""
 
-    names: tuple[str, ...] | None  # of the columns, if they have any; of texts, the words to count
+    names: tuple[str, ...] | None  # of the columns, if they have any; for texts the words to count
     width: int  # the number of columns
-    categories: tuple[int, ...] = ()  # the numbers of those that hold categories
-    index: str | None = None  # the column that named the rows, taken as such if it is there
-    file: tuple[str, ...] = ()  # all columns of the file of the fit, in order, where known
-    gaps: bool = False  # whether columns that a file lacks may be taken as missing
+    categories: tuple[int, ...] = ()  # the indices of those that hold categories
+    index: str | None = None  # the column that named the rows, and does so again if it exists
+    file: tuple[str, ...] = ()  # all columns of the file of the fit in order, if known
+    gaps: bool = False  # whether absent columns may be taken as missing
 
     def absent_from(self, names: Sequence[str] | None) -> list[str]:
-        """Return the columns that a file lacks, where they are taken as missing."""
+        """Return the absent columns of a file that are taken as missing."""
         if not self.gaps or names is None:
             return []
         there = {*names}
@@ -53,12 +53,12 @@ class ModelColumns:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user says about a file; None where it is to be found out.
+    """How the user wants a file to be read; None means that the file decides.
 
-    Columns are names, numbers from 0 and ranges of numbers, separated by commas.
+    Columns are names, indices from 0 and ranges of indices, separated by commas.
     """
 
-    columns: str | None = None  # to cluster by: by default all that look like measurements
+    columns: str | None = None  # to cluster by: by default those that the triage keeps
     drop: str | None = None  # columns to leave out
     index: str | None = None  # the column that names the rows
     text: str | None = None  # the column of texts, whose words are counted
@@ -76,23 +76,23 @@ class Reading:
 class Table:
     """Rows to cluster.
 
-    X is a float64 matrix with NaN for missing values; a CSR matrix of counts; or, where columns are
-    texts or truth values, a polars frame.
+    X is a float64 matrix with NaN for missing values; a CSR matrix of counts; or, if some columns
+    are texts or truth values, a polars frame.
     """
 
     X: Any
     names: list[str] | None = None  # of the columns, if the file has them
-    numbers: list[int] | None = None  # of the columns in the file; None if it has no others
+    numbers: list[int] | None = None  # indices of the columns in the file; None if it has no others
     index: Any = None  # a polars Series that names the rows
-    index_column: str | None = None  # the column that this was
-    named: bool | None = None  # whether the user named the columns; None: they are no columns
-    said: dict[str, str] = field(default_factory=dict)  # what the user says of some
+    index_column: str | None = None  # the name of that column
+    named: bool | None = None  # whether the user or a model named the columns; None without any
+    kinds: dict[str, str] = field(default_factory=dict)  # that the user gave for some columns
     triage: Triage | None = None  # what was decided about the columns of the file
-    schema: Schema | None = None  # that X is of, if it is not of numbers as they are in the file
-    dates: Any = None  # a frame of the columns of dates, of which X has the parts
+    schema: Schema | None = None  # of X, unless X holds the numbers of the file
+    dates: Any = None  # a frame of the columns of dates whose parts X has
     source: str = ""
-    notes: list[str] = field(default_factory=list)  # what the reader decided by itself
-    # The line of the file on which each row ends, as ranges or arrays, where that is known.
+    notes: list[str] = field(default_factory=list)  # on decisions of the reader
+    # The line of the file on which each row ends, as ranges or arrays, if known.
     lines: list[Any] = field(default_factory=list)
     sha256: str | None = None  # of the file
 
@@ -106,18 +106,18 @@ class Table:
 
     @property
     def all_names(self) -> list[str]:
-        """What the columns are called."""
+        """The names of the columns."""
         return [self.name(j) for j in range(self.n_columns)]
 
     @property
     def row_names(self) -> Any:
-        """What the rows are called, as a polars Series: by default their numbers."""
+        """The names of the rows as a polars Series: by default their indices."""
         import polars as pl
 
         return pl.Series("row", range(self.n_rows)) if self.index is None else self.index
 
     def frame(self) -> Any:
-        """Return the rows as a polars frame, which names its columns."""
+        """Return the rows as a polars frame with names of columns."""
         import polars as pl
 
         if isinstance(self.X, pl.DataFrame):
@@ -126,12 +126,12 @@ class Table:
         return pl.DataFrame(dense, schema=self.all_names, orient="row")
 
     def rows(self, chosen: Any) -> Table:
-        """Return some of the rows, with the names that they have."""
+        """Return some of the rows with their names."""
         dates = None if self.dates is None else self.dates[chosen]
         return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()], dates=dates)
 
     def line(self, row: int) -> int | None:
-        """Return the line of the file for a row, counted from 1."""
+        """Return the line of the file on which a row ends, counted from 1."""
         for part in self.lines:
             if row < len(part):
                 return int(part[row])
@@ -139,7 +139,7 @@ class Table:
         return None
 
     def take_columns(self, names: list[str] | None, width: int, kept: list[int]) -> None:
-        """Name the columns as in the file, of which some were kept."""
+        """Set the names of the columns of the file that were kept."""
         self.names = None if names is None else [names[j] for j in kept]
         self.numbers = None if kept == list(range(width)) else kept
 
@@ -157,10 +157,10 @@ class Table:
         self.index = index.alias("row") if index.name in NAMELESS else index
 
     def decide(self, kinds: Any = None, na: tuple[str, ...] = (), **options: Any) -> None:
-        """Decide about the columns of a file; X becomes what is clustered by."""
+        """Decide about the columns of a file; X keeps those to cluster by, as they are used."""
         names = self.all_names
         how: dict[str, Any] = {"keep": bool(self.named)} | options
-        kinds = self.said | dict(kinds or {}) or None
+        kinds = self.kinds | dict(kinds or {}) or None
         if isinstance(self.X, np.ndarray):
             check_kinds({} if kinds is None else kinds, names)
             columns = zip(names, map(column_of_matrix, self.X.T), strict=True)
@@ -184,7 +184,7 @@ class Table:
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
     def take_features(self, model: Any) -> None:
-        """Let X be what a model makes of the columns of a file."""
+        """Replace X by the columns of the model's schema, derived from the columns of a file."""
         self.schema = model.schema_
         self.X = self.schema.decode(model.checked(self.X).matrix)
         self.names = self.schema.names
@@ -206,35 +206,35 @@ class Table:
         self.numbers = [numbers[j] for j in columns]
 
     def name(self, j: int) -> str:
-        """Return what a column is called."""
+        """Return the name of a column."""
         if self.names is not None:
             return self.names[j]
         return name_of(None, j if self.numbers is None else self.numbers[j])
 
     def locate(self, error: DPSearchError) -> None:
-        """Let an error that numbers rows and columns name the file, its lines and columns."""
+        """Add the file, its line and the column's name to an error with indices of these."""
         if error.source is None and error.row is not None:
             error.line = self.line(error.row)
         error.locate(self.source, columns=self.names or self.numbers)
 
 
 def name_of(names: list[str] | None, j: int) -> str:
-    """Return what column j of a file is called."""
+    """Return the name of column j of a file."""
     return f"column {j}" if names is None else names[j]
 
 
 def unreadable(message: str) -> DataError:
-    """Return the error of a file that a library cannot read, on one line."""
+    """Return the error about a file that a library cannot read, its message on one line."""
     return DataError(" ".join(message.split()))
 
 
 def shown(cell: str) -> str:
-    """Return a cell as messages show it."""
+    """Return a cell, shortened to 40 characters, for messages."""
     return repr(cell if len(cell) <= 40 else cell[:40] + "…")
 
 
 def as_floats(columns: list[Any], n_rows: int) -> Any:
-    """Return Polars Series as one C-ordered matrix; the list is emptied as it is copied."""
+    """Return Polars Series as one C-ordered matrix; each is freed once it has been copied."""
     import polars as pl
 
     out = np.empty((n_rows, len(columns)))

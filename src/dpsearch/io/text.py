@@ -1,4 +1,4 @@
-"""Documents as counts of words, by scikit-learn's CountVectorizer."""
+"""Documents as counts of words, made by scikit-learn's CountVectorizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOO_COMMON = 0.5  # share of the documents
 
 
 def read_folder(path: Path, reading: Reading) -> Table:
-    """Read a folder of text files, a document each, named by its path below the folder."""
+    """Read a folder of text files; each is a document, named by its path in the folder."""
     import polars as pl
 
     files = visible_files(path)
@@ -42,7 +42,7 @@ def _texts(files: list[Path], encoding: str) -> Iterator[str]:
 
 
 def count_text_column(table: Table, reading: Reading) -> Table:
-    """Turn a table whose X is a column of texts into counts."""
+    """Replace a table's column of texts by counts of words."""
     texts = table.X.fill_null("").to_list()
     table.X, table.names, note = count_words(iter(texts), reading)
     table.notes += [note] if note else []
@@ -52,8 +52,8 @@ def count_text_column(table: Table, reading: Reading) -> Table:
 def count_words(texts: Iterator[str], reading: Reading) -> tuple[Any, list[str], str | None]:
     """Return counts, words, and a note on what was counted.
 
-    Words in a single document and words in more than half of them tell clusters apart badly; in
-    all but small collections they are not counted.  With `reading.model` the words are a model's.
+    Words in a single document and words in more than half of them hardly distinguish clusters;
+    except in small collections they are not counted.  With `reading.model` its words are counted.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -72,9 +72,9 @@ def count_words(texts: Iterator[str], reading: Reading) -> tuple[Any, list[str],
     total = len(words)
     if X.shape[0] >= _FEW_DOCUMENTS:
         documents = np.diff(X.tocsc().indptr)
-        telling = (documents >= 2) & (documents <= _TOO_COMMON * X.shape[0])
-        if telling.any():
-            X, words = X[:, telling], words[telling]
+        useful = (documents >= 2) & (documents <= _TOO_COMMON * X.shape[0])
+        if useful.any():
+            X, words = X[:, useful], words[useful]
     if len(words) > reading.words:
         frequent = np.argsort(-np.asarray(X.sum(axis=0)).ravel(), kind="stable")[: reading.words]
         frequent.sort()

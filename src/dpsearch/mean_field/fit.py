@@ -34,7 +34,7 @@ from dpsearch.mean_field.tables import InMemory, InShards, Table
 from dpsearch.passes.chunk import Soft, Totals
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem, as_problem
-from dpsearch.sources.opened import TableOptions, lies_elsewhere, open_table
+from dpsearch.sources.opened import TableOptions, is_external, open_table
 
 VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is dropped
@@ -128,7 +128,7 @@ def variational(
     if isinstance(data, Problem):
         if n_shards is not None:
             raise ParameterError.of("n_shards", "is for data that are not a Problem yet")
-    elif n_shards is not None or lies_elsewhere(data):
+    elif n_shards is not None or is_external(data):
         return _fitted_where_it_lies(data, family, prior, n_shards, how)
     return _fitted(_in_memory(as_problem(data, family, prior), how), how)
 

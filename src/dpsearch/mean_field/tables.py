@@ -13,7 +13,7 @@ from dpsearch.families.base import Family, Model
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Totals
-from dpsearch.passes.fit import drawn, look_at, rows_where_they_are
+from dpsearch.passes.fit import drawn, rows_where_they_are, survey_shards
 from dpsearch.passes.memory import rows_in_memory
 from dpsearch.passes.rows import Encoding, SoftRows
 from dpsearch.prefix_search.search import search
@@ -92,14 +92,14 @@ class InShards:
         self, opened: OpenedTable, family: Family, prior: Prior, n_threads: int, rng: Rng
     ) -> None:
         seed = int(rng.integers(2**31))
-        looks = look_at(opened.shards, opened.cluster(), n_threads, seed)
-        matrix, numbers = drawn(looks, begins_of(opened.shards))
+        surveys = survey_shards(opened.shards, opened.cluster(), n_threads, seed)
+        matrix, numbers = drawn(surveys, begins_of(opened.shards))
         with located(rows=numbers):
             table = CheckedTable(matrix)
             seen = ~table.empty_rows
             if not seen.any():
                 raise DataError("no row of X has any value")
-            if any(one.gaps for one in looks) and family.takes_gaps:
+            if any(one.gaps for one in surveys) and family.takes_gaps:
                 family = family.with_gaps()  # even if the sample has none
             self.sample = Problem(table.matrix[seen], family, prior)
         self.model, self.prior = self.sample.model, prior

@@ -19,7 +19,7 @@ from dpsearch.families.base import Family
 from dpsearch.fitting import FitOptions
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.rows import Encoding
-from dpsearch.sources.shards import Look, Shard
+from dpsearch.sources.shards import Shard, Survey
 from dpsearch.tables import Schema
 
 
@@ -41,7 +41,7 @@ class Checkpoint:
         shards: Sequence[Shard],
         options: FitOptions,
         schema: Schema | None,
-        looks: Sequence[Look],
+        surveys: Sequence[Survey],
     ) -> None:
         family, codes = options.family, options.missing_codes
         if not isinstance(codes, str | None):
@@ -52,7 +52,7 @@ class Checkpoint:
             "prior": options.prior.to_dict(),
             "missing_codes": codes,
             "columns": None if schema is None else schema.to_dict(),
-            "data": f"{sum(one.digest for one in looks) % 2**64:016x}",
+            "data": f"{sum(one.digest for one in surveys) % 2**64:016x}",
         }
         what = "a checkpoint of a fit"
         self.file = CheckpointFile(path, "dpsearch-shards", 4, what, same)

@@ -23,7 +23,7 @@ from dpsearch.errors import WorkersError
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, ShortLabels, Soft, Totals
 from dpsearch.passes.rows import Encoding, blocks
-from dpsearch.sources.shards import Look, Shard, look
+from dpsearch.sources.shards import Shard, Survey, survey
 
 _GROUP = 32  # shards, whose findings a worker puts together
 _RETRIES = 2  # of a task that fails, as when a network drive is away for a moment
@@ -204,17 +204,17 @@ class DaskRows:
         return patiently(self.client, function)
 
 
-def look_by_dask(
+def survey_by_dask(
     shards: Sequence[Shard],
     client: Any,
     n_sampled: Ints,
     seed: int,
     progress: Callable[[int], None] | None,
-) -> list[Look]:
+) -> list[Survey]:
     """Have every shard looked at by the workers."""
     from dask import delayed
 
-    one = delayed(look, pure=False)
+    one = delayed(survey, pure=False)
 
     def ask() -> list[Any]:
         tasks = [one(shard, int(n_sampled[s]), [seed, s]) for s, shard in enumerate(shards)]

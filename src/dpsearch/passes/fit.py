@@ -33,7 +33,7 @@ from dpsearch.levels import find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
-from dpsearch.passes.dask_rows import DaskRows, look_by_dask
+from dpsearch.passes.dask_rows import DaskRows, survey_by_dask
 from dpsearch.passes.history import History
 from dpsearch.passes.memory import rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
@@ -54,16 +54,16 @@ from dpsearch.sources.opened import OpenedTable
 from dpsearch.sources.shards import (
     SAMPLE_ROWS,
     ArrayShard,
-    Look,
     Shard,
+    Survey,
     begins_of,
+    decisive_rows,
     divided,
     drawn_rows,
-    look_at_part,
-    of_parts,
+    joined_surveys,
     sampled_rows,
     stacked,
-    telling_rows,
+    survey_part,
 )
 from dpsearch.tables import CheckedTable, content_order
 
@@ -73,7 +73,7 @@ _TURNS = 10  # times as many rows as are sampled, up to which rows are also move
 _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
 _MOST_ROUNDS = 1000  # where refinement is to converge
 _CHUNKS_OF_SHARD = 4  # in memory: a thread that waits for the next shard waits less often
-_LOOKED_AT = 1 << 14  # rows in memory at a time, in the first look
+_SURVEYED = 1 << 14  # rows in memory at a time, in the first look
 MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
@@ -147,14 +147,14 @@ class ShardsFit:
         opened, options = self.opened, self.options
         threads, told = n_threads(options.n_jobs), self.progress(len(opened.shards))
         with current().during("looking at all rows"):
-            looks = look_at(opened.shards, self.client, threads, self.seed, told)
+            surveys = survey_shards(opened.shards, self.client, threads, self.seed, told)
         if options.checkpoint is not None:
             self.store = Checkpoint(
-                options.checkpoint, opened.shards, options, opened.schema, looks
+                options.checkpoint, opened.shards, options, opened.schema, surveys
             )
         resumed = None if self.store is None else self.store.read()
-        self.gaps = any(one.gaps for one in looks)
-        matrix, numbers = drawn(looks, begins_of(opened.shards))
+        self.gaps = any(one.gaps for one in surveys)
+        matrix, numbers = drawn(surveys, begins_of(opened.shards))
         with located(rows=numbers):
             table = CheckedTable(matrix)
             if resumed is None:
@@ -344,32 +344,32 @@ class ShardsFit:
         return np.where(labels < 0, label, labels), (labels >= 0).astype(np.int64)
 
 
-def look_at(
+def survey_shards(
     shards: Sequence[Shard],
     client: Any,
     threads: int,
     seed: int,
     progress: Callable[[int], None] | None = None,
-) -> list[Look]:
+) -> list[Survey]:
     """Read every shard once, drawing some rows from each."""
     n_sampled = sampled_rows(shards, SAMPLE_ROWS)
     if client is not None:
-        return look_by_dask(shards, client, n_sampled, seed, progress)
+        return survey_by_dask(shards, client, n_sampled, seed, progress)
 
-    of_shards = [divided([shard], _LOOKED_AT) for shard in shards]
+    of_shards = [divided([shard], _SURVEYED) for shard in shards]
     places = [(s, p) for s, parts in enumerate(of_shards) for p in range(len(parts))]
     rows = [
         drawn_rows(shard.n_rows, int(n_sampled[s]), [seed, s]) for s, shard in enumerate(shards)
     ]
 
-    def work(place: tuple[int, int]) -> Look:
+    def work(place: tuple[int, int]) -> Survey:
         s, p = place
-        return look_at_part(of_shards[s][p], begins_of(of_shards[s])[p], rows[s])
+        return survey_part(of_shards[s][p], begins_of(of_shards[s])[p], rows[s])
 
     found = []
-    with closing(each(work, places, threads)) as looks:
+    with closing(each(work, places, threads)) as surveys:
         for parts in of_shards:
-            found.append(of_parts(list(itertools.islice(looks, len(parts)))))
+            found.append(joined_surveys(list(itertools.islice(surveys, len(parts)))))
             if progress is not None:
                 progress(len(found))
     return found
@@ -391,16 +391,16 @@ def rows_where_they_are(
     return ThreadedRows(form, shards, threads, encoding, kept=KEPT if in_memory else 0)
 
 
-def drawn(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
+def drawn(surveys: Sequence[Survey], begins: Sequence[int]) -> tuple[Any, Ints]:
     """The rows that were drawn, and those that show which values there are; with their numbers.
 
     They come in an order that their content decides.
     """
-    rows = [begin + one.rows for begin, one in zip(begins, looks, strict=True)]
-    telling = stacked([one.telling for one in looks])
-    which = [begin + one.telling_rows for begin, one in zip(begins, looks, strict=True)]
-    chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
-    sample = stacked([*(one.sample for one in looks), telling[chosen]])
+    rows = [begin + one.rows for begin, one in zip(begins, surveys, strict=True)]
+    decisive = stacked([one.decisive for one in surveys])
+    which = [begin + one.decisive_rows for begin, one in zip(begins, surveys, strict=True)]
+    chosen = decisive_rows(decisive) if decisive.shape[0] else np.empty(0, np.int64)
+    sample = stacked([*(one.sample for one in surveys), decisive[chosen]])
     order = content_order(CheckedTable(sample))
     return sample[order], np.concatenate([*rows, np.concatenate(which)[chosen]])[order]
 

@@ -1,4 +1,4 @@
-"""Batches of rows that come one after the other: kept on disk, or asked for again and again."""
+"""Tables in batches: an iterator's are written to disk, a function's are made anew in each pass."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dpsearch.tables import Schema, is_frame, library_of
 from dpsearch.tables.columns import Level
 
 
-class Alike:
-    """Checks that batches have the columns of the first, and puts them into the same order."""
+class BatchChecker:
+    """Checks that batches have the columns of the first batch, and puts them into its order."""
 
     def __init__(self, gaps: bool) -> None:
         self.gaps = gaps
@@ -30,12 +30,12 @@ class Alike:
         self.names: list[str] | None = None
         self.width = 0
         self.form = ""  # frame, sparse or dense
-        # Of columns of categories: the levels that their types name, by what they are written as.
+        # For columns of categories: the levels that their types declare, by their texts.
         self.levels: dict[str, dict[str, Level]] = {}
         self.library: str | None = None
 
     def __call__(self, batch: Any) -> Any:
-        """The batch as a polars frame, a sparse matrix or an array."""
+        """Return the batch as a polars frame, a sparse matrix or an array."""
         source = f"batch {self.n_batches}"
         form = "frame" if is_frame(batch) else "sparse" if sp.issparse(batch) else "dense"
         if form == "frame":
@@ -47,7 +47,7 @@ class Alike:
         if self.n_batches == 0:
             self.form, self.width = form, batch.shape[1]
         elif form != self.form:
-            raise DataError(f"{source} is {_CALLED[form]}, and those before are not")
+            raise DataError(f"{source} is {_FORM_NAMES[form]}, and those before are not")
         elif batch.shape[1] != self.width:
             raise DataError(f"{source} has {batch.shape[1]} columns, and batch 0 has {self.width}")
         self.n_batches += 1
@@ -76,12 +76,12 @@ class Alike:
                     )  # fmt: skip
         return frame[:, self.names]
 
-    def written(self, schema: Schema) -> Schema:
-        """The schema with all levels that the types name, as they are written."""
+    def with_texts(self, schema: Schema) -> Schema:
+        """Return the schema with all levels that the types declare, as texts."""
         return self._with_levels(schema, lambda known, seen: tuple(dict.fromkeys([*known, *seen])))
 
-    def meant(self, schema: Schema) -> Schema:
-        """A schema that `written` returned, with the levels themselves."""
+    def with_declared_levels(self, schema: Schema) -> Schema:
+        """Return a schema from `with_texts` with the declared levels in place of their texts."""
         return self._with_levels(
             schema, lambda known, seen: tuple(known.get(text, text) for text in seen)
         )
@@ -96,13 +96,13 @@ class Alike:
         return replace(schema, columns=tuple(columns))
 
 
-_CALLED = {"frame": "a frame", "sparse": "a sparse matrix", "dense": "an array"}
+_FORM_NAMES = {"frame": "a frame", "sparse": "a sparse matrix", "dense": "an array"}
 
 
 def as_polars(frame: Any) -> tuple[Any, dict[str, tuple[Level, ...]]]:
-    """A frame of either library as one of polars; PyArrow is not needed for it.
+    """Return a frame of either library as one of polars, without PyArrow.
 
-    Categories become texts.  Also returns the levels that their types name, used or not.
+    Categories become texts.  Also returned are the levels that their types declare, used or not.
     """
     import polars as pl
 
@@ -130,14 +130,14 @@ def as_polars(frame: Any) -> tuple[Any, dict[str, tuple[Level, ...]]]:
     return pl.DataFrame(columns), levels
 
 
-def spooled(batches: Iterable[Any], folder: Path, alike: Alike) -> list[Piece]:
-    """Write each batch to a file of its own."""
+def written_batches(batches: Iterable[Any], folder: Path, checker: BatchChecker) -> list[Piece]:
+    """Write each batch to a file of its own, and return the files."""
     from dpsearch.io.output import write_parquet
 
     pieces = []
-    for number, rows in enumerate(map(alike, batches)):
+    for number, rows in enumerate(map(checker, batches)):
         path = folder / f"batch{number}"
-        form = {"frame": "parquet", "sparse": "sparse", "dense": "numpy"}[alike.form]
+        form = {"frame": "parquet", "sparse": "sparse", "dense": "numpy"}[checker.form]
         if form == "parquet":
             write_parquet(path, rows)
         else:
@@ -152,11 +152,11 @@ def spooled(batches: Iterable[Any], folder: Path, alike: Alike) -> list[Piece]:
     return pieces
 
 
-class Called:
-    """Batches of a function that is called anew for every pass over the data.
+class BatchFunction:
+    """Batches of a function that is called again in every pass over the data.
 
-    Shards are mostly asked for in their order.  One that is passed over, because another thread
-    was quicker, is kept until it is asked for.
+    Shards are mostly loaded in their order.  One that is skipped, because another thread was
+    quicker, is kept until it is loaded.
     """
 
     def __init__(self, make: Callable[[], Iterable[Any]], n_rows: Sequence[int], gaps: bool):
@@ -168,20 +168,20 @@ class Called:
         self._next = 0
         self._passed: dict[int, Any] = {}
 
-    def shards(self, n_shards: int, layout: Layout) -> list[CalledShard]:
+    def shards(self, n_shards: int, layout: Layout) -> list[FunctionShard]:
         self.layout = layout
         self._edges = edges_of(sum(self.n_rows), n_shards)
-        self._next = n_shards  # so that the first one begins a pass
+        self._next = n_shards  # so that loading the first one begins a pass
         return [
-            CalledShard(self, number, end - begin)
+            FunctionShard(self, number, end - begin)
             for number, (begin, end) in enumerate(itertools.pairwise(self._edges))
         ]
 
     def batches(self) -> Iterator[Any]:
-        """A pass: the same batches as in the first one."""
-        alike = Alike(self.gaps)
+        """Yield the batches of one pass, which must be those of the first."""
+        checker = BatchChecker(self.gaps)
         number = -1
-        for number, rows in enumerate(map(alike, self.make())):
+        for number, rows in enumerate(map(checker, self.make())):
             if number >= len(self.n_rows) or rows.shape[0] != self.n_rows[number]:
                 raise DataError(f"batch {number} has not the rows that it had in the first pass")
             yield rows
@@ -216,15 +216,15 @@ class Called:
                 parts.append(self.layout.matrix(part, f"batch {number}", at).copy())
                 at, wanted = at + taken, wanted - taken
             yield stacked(parts)
-        for _ in batches:  # to see whether there are more
+        for _ in batches:  # so that further batches raise an error
             pass
 
 
 @dataclass(frozen=True)
-class CalledShard:
+class FunctionShard:
     """A block of rows of a function's batches."""
 
-    source: Called
+    source: BatchFunction
     number: int
     n_rows: int
 

@@ -1,7 +1,7 @@
 """Shards of Dask's collections: the chunks of an array, the partitions of a frame.
 
-On the driver a shard holds its block as something yet to be computed; Dask puts in the rows
-themselves on the worker that the shard is sent to.
+On the client a shard holds its block as a delayed object; Dask replaces that by the rows on the
+worker to which it sends the shard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BlockShard:
 
     block: Any
     n_rows: int
-    begin: int  # the number of its first row in the whole
+    begin: int  # the index of its first row in the table
     gaps: bool
     schema: Schema | None = None
 
@@ -38,12 +38,12 @@ class BlockShard:
             return as_matrix(self.block, gaps=self.gaps)
 
 
-# Shards, what was decided about the columns of a frame, and an empty table with the same columns.
+# Shards, the decisions about the columns of a frame, and an empty table with the same columns.
 Collection = tuple[list[BlockShard], Triaged | None, Any]
 
 
 def is_collection(X: Any) -> bool:
-    """Whether X is Dask's, importing nothing."""
+    """Whether X is a collection of Dask, importing nothing."""
     return type(X).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
@@ -100,11 +100,11 @@ def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) ->
     return shards
 
 
-# -- the cluster that holds rows or is to read them --------------------------------------------
+# -- the cluster that holds or reads the rows --------------------------------------------------
 
 
 def present_client() -> Any:
-    """The client that Dask's collections would use; None if there is none."""
+    """Return the client that Dask's collections would use; None if there is none."""
     distributed = sys.modules.get("distributed")  # without it there can be no client
     if distributed is None:
         return None
@@ -116,9 +116,9 @@ def present_client() -> Any:
 
 @contextmanager
 def some_client() -> Iterator[tuple[Any, bool]]:
-    """The present client, or one of a local cluster that lives as long as the block.
+    """Yield the present client, or that of a local cluster which ends with the block.
 
-    Also says whether it stays afterwards, with what its workers have.
+    Also yield whether the client stays afterwards.
     """
     with naming_extras("Dask's collections"):
         from distributed import Client, LocalCluster

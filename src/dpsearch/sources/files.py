@@ -1,4 +1,4 @@
-"""Paths as pieces: Parquet and Arrow files and sets of them, NPY files, converted CSV files."""
+"""Pieces of paths: Parquet and Arrow files and sets of them, NPY files, converted CSV files."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from dpsearch.io.table import Reading
 from dpsearch.sources.pieces import Piece
 
 Progress = Callable[[int], None] | None
-_SETS = ("parquet", "arrow")  # of which a set may consist
+_SETS = ("parquet", "arrow")  # the formats of files in a set
 
 
 @dataclass
 class Files:
-    """Pieces, and the columns that the user's choice leaves."""
+    """Pieces, and the columns that the user chose."""
 
     pieces: list[Piece]
     names: list[str] | None  # of all columns
     types: dict[str, Any]  # of the columns to cluster by
     choice: Choice
     source: str
-    unnamed: bool = False  # whether the names were made up
-    lasting: bool = False  # whether pieces are files of the user
-    width: int = 0  # how many columns there are, if they have no names
+    unnamed: bool = False  # whether the files have no names of columns
+    lasting: bool = False  # whether the pieces are the user's files, not temporary ones
+    width: int = 0  # the number of columns if there are no names
 
     @property
     def n_rows(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
 
     def numbers(self, kept: list[int]) -> list[int] | None:
-        """The numbers of the columns taken; None if they are all."""
+        """Return the indices of the kept columns; None if all are kept."""
         width = self.width if self.names is None else len(self.names)
         return None if kept == list(range(width)) else kept
 
@@ -55,10 +55,10 @@ class Files:
 
 
 def set_of_files(path: Path) -> list[Path] | None:
-    """The files of a folder or pattern; None for a path that is one file, or something else."""
+    """Return the files of a folder or pattern; None for any other path."""
     if path.is_dir():
         files = [file for file in visible_files(path) if _form(file) in _SETS]
-        # What other programs leave in such folders begins with an underscore.
+        # Names of files that programs add to such folders begin with an underscore.
         named = [f for f in files if not any(p[0] == "_" for p in f.relative_to(path).parts)]
         return named or None
     if not path.exists() and glob.has_magic(str(path)):
@@ -77,7 +77,7 @@ def _form(path: Path) -> str | None:
 
 
 def comes_in_pieces(path: Path, reading: Reading) -> bool:
-    """Whether this can be read piece by piece."""
+    """Whether this can be read in pieces."""
     if reading.text is not None:
         return False
     if set_of_files(path) is not None:
@@ -87,10 +87,10 @@ def comes_in_pieces(path: Path, reading: Reading) -> bool:
 
 
 def estimated_bytes(path: Path, reading: Reading) -> int:
-    """About how much memory the table takes in double precision."""
+    """Estimate the memory that the table needs in double precision."""
     files = set_of_files(path)
     if files is None and not path.is_file():
-        return 0  # standard input: not known
+        return 0  # unknown for standard input
     form = None if files else format_of(path, reading)
     if form in ("csv", "numpy"):
         packed = 5 if path.suffix.lower() == ".gz" else 1
@@ -105,9 +105,9 @@ def estimated_bytes(path: Path, reading: Reading) -> int:
 def open_files(
     path: Path, source: str, reading: Reading, folder: Path, progress: Progress = None
 ) -> Files:
-    """Find the pieces of a path; what is wrong with any of its files is found now.
+    """Return the pieces of a path; errors in any of its files are raised here.
 
-    A CSV file is turned into pieces in the temporary `folder`.
+    A CSV file is converted to pieces in the temporary `folder`.
     """
     with located(source):
         files = set_of_files(path)
@@ -147,7 +147,7 @@ def _frames(
 
 
 def _check_columns(schema: pl.Schema, used: list[str], known: list[str] | None, first: str) -> None:
-    """Raise unless a file has the columns used, and with `known` no others than these."""
+    """Raise `DataError` unless a file has the columns used, and no others than `known` if given."""
     missing = next((name for name in used if name not in schema), None)
     if missing is not None:
         raise DataError(f"no column {missing!r}, which {first} has")
@@ -165,7 +165,7 @@ def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
 
 
 def _common(one: Any, other: Any, name: str, first: str) -> Any:
-    """A type for a column that is of these in different files."""
+    """Return the type of a column that has these types in different files."""
     if one == other or other == pl.Null:
         return one
     if one == pl.Null:

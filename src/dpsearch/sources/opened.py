@@ -38,33 +38,33 @@ from dpsearch.sources.shards import (
 )
 from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame
 
-__all__ = ["OpenedTable", "TableOptions", "lies_elsewhere", "open_table", "rows_within"]
+__all__ = ["OpenedTable", "TableOptions", "is_external", "open_table", "rows_within"]
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
-    from dpsearch.sources.batches import Alike
+    from dpsearch.sources.batches import BatchChecker
     from dpsearch.sources.files import Files
 
 
 @dataclass
 class OpenedTable:
-    """A table that is open for the time of a fit: its rows in shards, and what is known of them."""
+    """A table that is open for the time of a fit: its rows in shards, and what is known of it."""
 
     shards: list[Any]
     n_columns: int
-    names: list[str] | None = None  # by which errors name the columns
+    names: list[str] | None = None  # of the columns, for errors
     schema: Schema | None = None
     source: str = "X"
     notes: list[str] = field(default_factory=list)
     triage: Triage | None = None  # what was decided about the columns of a frame or file
     index: str | int | None = None  # the column that names the rows
     index_name: str = "row"
-    numbers: list[int] | None = None  # of the columns in the file, if they are not all of them
-    lasting: bool = False  # whether shards are the user's own files, and not temporary ones
+    numbers: list[int] | None = None  # indices of the columns in the file, unless all are used
+    lasting: bool = False  # whether the shards are the user's files, not temporary ones
     feature_names: tuple[str, ...] | None = None  # for `feature_names_in_`
     table: CheckedTable | None = None  # all rows, if they are in memory and checked
     client: Any = None  # of a Dask cluster that holds the rows
-    client_stays: bool = True  # whether that cluster lives on after the fit
+    client_stays: bool = True  # whether that cluster outlives the fit
 
     @property
     def n_rows(self) -> int:
@@ -72,26 +72,26 @@ class OpenedTable:
 
     @property
     def in_memory(self) -> bool:
-        """Whether this is fitted in one piece."""
+        """Whether all rows are fitted at once in this process."""
         return self.table is not None or (len(self.shards) == 1 and self.client is None)
 
     @property
     def kinds(self) -> Schema | None:
-        """What the columns hold, if there are others than numbers."""
+        """What the columns hold; None if all hold numbers."""
         return None if self.schema is None else self.schema.for_choice
 
     def load(self) -> CheckedTable:
-        """All rows."""
+        """Return all rows."""
         if self.table is not None:
             return self.table
         return CheckedTable(self.shards[0].load(), self.feature_names)
 
     def cluster(self) -> Any:
-        """The client of the Dask cluster that works on the shards; None: this process does."""
+        """Return the client of the Dask cluster for the passes; None if this process makes them."""
         return present_client() if self.client is None and self.lasting else self.client
 
     def index_of(self, shard: PieceShard) -> Any:
-        """The names of a shard's rows; None if they have none."""
+        """Return the names of a shard's rows; None if they have none."""
         import polars as pl
 
         if self.index is None:
@@ -102,10 +102,10 @@ class OpenedTable:
 
 @contextmanager
 def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
-    """Yield any table that `DPMixture.fit` takes; temporary files are gone when the block ends.
+    """Open any table that `DPMixture.fit` accepts; temporary files are deleted at the end.
 
     X is an array, a sparse matrix, a frame, a path, an iterator of batches or a function that
-    returns one, a collection of Dask, a lazy frame, or a table that is open already.
+    returns one, a collection of Dask, a lazy frame, or an open table.
     """
     if isinstance(X, OpenedTable):
         yield X
@@ -113,7 +113,7 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
         _refuse_weights(options)
         with some_client() as (client, stays):
             yield _of_collection(X, options, client, stays)
-    elif lies_elsewhere(X):
+    elif is_external(X):
         _refuse_weights(options)
         with scratch(tempfile.gettempdir(), "dpsearch-", folder=True) as folder:
             if isinstance(X, (str, os.PathLike)):
@@ -121,15 +121,15 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
             elif isinstance(X, Iterator):
                 yield _of_batches(X, folder, options)
             elif _is_function(X):
-                yield _of_calls(X, options)
+                yield _of_function(X, options)
             else:
                 yield _of_lazy(X, folder, options)
     else:
         yield _of_memory(X, options)
 
 
-def lies_elsewhere(X: Any) -> bool:
-    """Whether rows have to be read or asked for: those of files, batches and Dask's collections."""
+def is_external(X: Any) -> bool:
+    """Whether rows must be read or requested: files, batches, lazy frames, Dask's collections."""
     named = isinstance(X, (str, os.PathLike, Iterator, OpenedTable))
     return named or is_collection(X) or _is_function(X) or _reads_files(X)
 
@@ -144,7 +144,7 @@ def _reads_files(X: Any) -> bool:
         return False
     try:
         return "SCAN" in X.explain(optimized=False)
-    except OSError:  # a file is missing: the error is raised where it is read
+    except OSError:  # a file does not exist: reading it raises the error
         return True
 
 
@@ -157,7 +157,7 @@ def _refuse_weights(options: TableOptions) -> None:
 
 
 def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
-    """An array, a sparse matrix or a frame; arrays that are divided are checked in shards."""
+    """Open an array, a sparse matrix or a frame; arrays that are divided are checked in shards."""
     if options.stay and is_foreign(X) and not is_sparse(X) and X.ndim == 2:
         return OpenedTable([ArrayShard(X, 0, X.shape[0], options.gaps)], X.shape[1])
     X = readable(X)
@@ -177,7 +177,7 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
 
 
 def _names_of(X: Any) -> tuple[list[str] | None, tuple[str, ...] | None]:
-    """The names by which errors call the columns, and those of the features."""
+    """Return the names of columns for errors, and those for `feature_names_in_`."""
     if isinstance(X, CheckedTable):
         return None if X.names is None else list(X.names), X.names
     features = _feature_names(X)
@@ -190,7 +190,7 @@ def _triaged_frame(X: Any, options: TableOptions) -> Triaged | None:
 
 
 def _feature_names(X: Any) -> tuple[str, ...] | None:
-    """The names of a frame's columns, by scikit-learn's rules."""
+    """Return the names of a frame's columns by scikit-learn's rules."""
     if not hasattr(X, "columns"):
         return None
     named = BaseEstimator()
@@ -269,7 +269,7 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
 
 
 def _taken(files: Files, model: Any) -> tuple[list[str], list[str]]:
-    """The columns to take, those of a model in its order, and which of them no file has."""
+    """Return the names of columns to use, in a model's order, and which of them no file has."""
     kept = files.choice.kept
     names = [] if files.names is None else [files.names[j] for j in kept]
     absent = [] if model is None else model.absent_from(None if files.unnamed else files.names)
@@ -302,7 +302,7 @@ def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:
 
 
 def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTable:
-    """Formats that cannot be read in pieces are read at once, and then divided."""
+    """Open a file whose format cannot be read in pieces: read it at once, and divide it then."""
     from dpsearch.io import read_table
 
     if options.memory is not None:
@@ -315,7 +315,7 @@ def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTab
 
 
 def _named(opened: OpenedTable) -> OpenedTable:
-    """The names that errors use are those of the features, too."""
+    """Use the names of columns as names of the features, too."""
     opened.feature_names = None if opened.names is None else tuple(opened.names)
     return opened
 
@@ -324,17 +324,17 @@ def _named(opened: OpenedTable) -> OpenedTable:
 
 
 def _of_batches(batches: Iterator[Any], folder: Path, options: TableOptions) -> OpenedTable:
-    from dpsearch.sources.batches import Alike, spooled
+    from dpsearch.sources.batches import BatchChecker, written_batches
 
-    alike = Alike(options.gaps)
-    return _of_pieces(spooled(batches, folder, alike), alike, options)
+    checker = BatchChecker(options.gaps)
+    return _of_pieces(written_batches(batches, folder, checker), checker, options)
 
 
 def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
-    """A lazy frame that reads files is streamed into a file of its own."""
+    """Open a lazy frame that reads files by streaming it to a temporary file."""
     import polars as pl
 
-    from dpsearch.sources.batches import Alike
+    from dpsearch.sources.batches import BatchChecker
 
     path = folder / "lazy"
     try:
@@ -345,55 +345,55 @@ def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
     if not n_rows:
         raise DataError("X is empty: a lazy frame without rows")
     piece = Piece(path, "parquet", n_rows, "X")
-    alike = Alike(options.gaps)
-    alike(piece.read(0, 1))
-    return _of_pieces([piece], alike, options)
+    checker = BatchChecker(options.gaps)
+    checker(piece.read(0, 1))
+    return _of_pieces([piece], checker, options)
 
 
-def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> OpenedTable:
+def _of_pieces(pieces: list[Piece], checker: BatchChecker, options: TableOptions) -> OpenedTable:
     n_rows = sum(piece.n_rows for piece in pieces)
     found = None
-    if alike.form == "frame":
+    if checker.form == "frame":
         found = options.triaged(sample_of_pieces(pieces), n_rows=n_rows)
-    layout = _layout(alike, found, options)
-    shards: list[Shard] = list(cut(pieces, options.divide(n_rows, alike.width), layout))
-    return _of_alike(shards, alike, found, layout.schema)
+    layout = _layout(checker, found, options)
+    shards: list[Shard] = list(cut(pieces, options.divide(n_rows, checker.width), layout))
+    return _of_checked(shards, checker, found, layout.schema)
 
 
-def _of_alike(
-    shards: list[Any], alike: Alike, found: Triaged | None, schema: Schema | None
+def _of_checked(
+    shards: list[Any], checker: BatchChecker, found: Triaged | None, schema: Schema | None
 ) -> OpenedTable:
-    names, triage = alike.names, None if found is None else found.triage
+    names, triage = checker.names, None if found is None else found.triage
     if schema is not None:
-        schema, names = alike.meant(schema), schema.names
-    width = alike.width if schema is None else len(schema.columns)
+        schema, names = checker.with_declared_levels(schema), schema.names
+    width = checker.width if schema is None else len(schema.columns)
     return _named(OpenedTable(shards, width, names, schema, triage=triage))
 
 
-def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
-    from dpsearch.sources.batches import Alike, Called
+def _of_function(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
+    from dpsearch.sources.batches import BatchChecker, BatchFunction
 
-    alike = Alike(options.gaps)
-    sizes = [alike(batch).shape[0] for batch in make()]
+    checker = BatchChecker(options.gaps)
+    sizes = [checker(batch).shape[0] for batch in make()]
     if not sizes:
         raise DataError("there are no batches")
-    source = Called(make, sizes, options.gaps)
+    source = BatchFunction(make, sizes, options.gaps)
     found = None
-    if alike.form == "frame":
+    if checker.form == "frame":
         sample = sample_of_batches(source.batches(), sum(sizes))
         found = options.triaged(sample, n_rows=sum(sizes))
-    layout = _layout(alike, found, options)
-    n_shards = options.divide(sum(sizes), alike.width)
-    return _of_alike(source.shards(n_shards, layout), alike, found, layout.schema)
+    layout = _layout(checker, found, options)
+    n_shards = options.divide(sum(sizes), checker.width)
+    return _of_checked(source.shards(n_shards, layout), checker, found, layout.schema)
 
 
-def _layout(alike: Alike, found: Triaged | None, options: TableOptions) -> Layout:
-    """How batches become numbers; without a schema if frames are of numbers."""
+def _layout(checker: BatchChecker, found: Triaged | None, options: TableOptions) -> Layout:
+    """Return how batches become matrices, without a schema for arrays and frames of numbers."""
     if found is None:
-        if options.kinds is not None and alike.names is None:
+        if options.kinds is not None and checker.names is None:
             raise DataError("kinds of columns are taken from pandas and polars frames only")
         return Layout(None, gaps=options.gaps)
     if found.schema.is_plain:
-        return Layout(tuple(alike.names or ()), gaps=options.gaps)
-    schema = replace(alike.written(found.schema), library=alike.library or "polars")
+        return Layout(tuple(checker.names or ()), gaps=options.gaps)
+    schema = replace(checker.with_texts(found.schema), library=checker.library or "polars")
     return Layout(tuple(schema.origins), schema=schema, gaps=options.gaps)

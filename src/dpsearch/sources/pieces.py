@@ -1,4 +1,4 @@
-"""Shards of files: slices of rows that any process can load, and how they become matrices."""
+"""Shards of files: slices of rows that any process can read, and how they become matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpsearch.errors import DataError, located
 from dpsearch.sources.shards import SAMPLE_ROWS, edges_of, stacked
 from dpsearch.tables import Schema
 
-_SLICES = 16  # of a file, in a sample
+_SLICES = 16  # of each file in a sample
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Piece:
     path: Path
     form: str  # parquet, arrow, numpy or sparse
     n_rows: int
-    source: str  # what errors call it
-    first: int = 0  # the number that its first row has there
-    types: tuple[tuple[str, Any], ...] = ()  # of columns that were written as plainer ones
+    source: str  # its name in errors
+    first: int = 0  # the index of its first row in the source
+    types: tuple[tuple[str, Any], ...] = ()  # the final types of columns of a converted CSV file
 
     def read(self, begin: int, end: int, names: Sequence[str] | None = None) -> Any:
-        """Some rows: a polars frame, an array that is mapped into memory, or a sparse matrix."""
+        """Return some rows as a polars frame, a memory-mapped array or a sparse matrix."""
         import polars as pl
 
         from dpsearch.io.delimited import typed
@@ -54,14 +54,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are taken, and how they become numbers."""
+    """Which columns of a piece are used, and how they become a matrix."""
 
     names: tuple[str, ...] | None  # of a frame's columns
     kept: tuple[int, ...] | None = None  # of an array's columns; None: all
     schema: Schema | None = None
     gaps: bool = False
-    unknown: str | None = None  # what becomes of values that a model cannot hold; None: no model
-    absent: tuple[str, ...] = ()  # columns that no piece has: all their values are missing
+    unknown: str | None = None  # the treatment of values that a model's column cannot hold
+    absent: tuple[str, ...] = ()  # columns that no piece has, whose values are missing
 
     @property
     def in_files(self) -> list[str] | None:
@@ -69,7 +69,7 @@ class Layout:
         return None if self.names is None else [n for n in self.names if n not in self.absent]
 
     def matrix(self, rows: Any, source: str, first: int) -> Any:
-        """Rows as a checked matrix; errors name the source, and rows from `first` on."""
+        """Return rows as a checked matrix; errors name the source, and count rows from `first`."""
         with located(source, first, self.names):
             if hasattr(rows, "get_columns"):
                 rows = self._numbers(rows)
@@ -102,7 +102,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class PieceShard:
-    """A block of rows from one piece, or from several that follow each other."""
+    """A block of rows from one piece or from consecutive ones."""
 
     slices: tuple[tuple[Piece, int, int], ...]
     layout: Layout
@@ -119,7 +119,7 @@ class PieceShard:
         ])  # fmt: skip
 
     def column(self, which: str | int) -> Any:
-        """One column as it is in the files; it may be one that is not clustered by."""
+        """Return a column as it is in the files, used or not."""
         import polars as pl
 
         if isinstance(which, int):
@@ -130,7 +130,7 @@ class PieceShard:
 
 
 def cut(pieces: Sequence[Piece], n_shards: int, layout: Layout) -> list[PieceShard]:
-    """Shards of nearly equal size."""
+    """Return shards of nearly equal size."""
     ends = np.cumsum([piece.n_rows for piece in pieces])
     begins = ends - [piece.n_rows for piece in pieces]
     shards = []
@@ -150,10 +150,10 @@ def cut(pieces: Sequence[Piece], n_shards: int, layout: Layout) -> list[PieceSha
 def sample_of_pieces(
     pieces: Sequence[Piece], names: list[str] | None = None, types: Mapping[str, Any] | None = None
 ) -> Any:
-    """Read some rows of files, a few slices of each, by which the columns are judged.
+    """Return some rows of files, a few slices of each, by which the triage decides.
 
-    Up to 50,000 rows it is all of them.  A level that is not in the sample is "other" where the
-    column has that level, and missing where it has not.
+    Up to 50,000 rows all of them are returned.  A level that is not in the sample becomes "other"
+    if the column has that level, and is missing if it does not.
     """
     n_rows = sum(piece.n_rows for piece in pieces)
     return _together(_slices(pieces, names, n_rows), types)
@@ -169,7 +169,7 @@ def _slices(pieces: Sequence[Piece], names: list[str] | None, n_rows: int) -> It
 
 
 def sample_of_batches(batches: Iterable[Any], n_rows: int) -> Any:
-    """Take some rows of every batch."""
+    """Return some rows of every batch."""
     rng = np.random.default_rng(0)
     parts = [
         rows[np.sort(rng.choice(rows.height, share_of(rows.height, n_rows), replace=False))]
@@ -179,12 +179,12 @@ def sample_of_batches(batches: Iterable[Any], n_rows: int) -> Any:
 
 
 def share_of(height: int, n_rows: int) -> int:
-    """Return how many of some rows are in the sample of all."""
+    """Return how many rows of a piece of this height are in the sample."""
     return min(height, -(-height * SAMPLE_ROWS // max(n_rows, 1)))
 
 
 def _together(parts: Iterable[Any], types: Mapping[str, Any] | None) -> Any:
-    """Put rows below each other whose columns may be of different types in different files."""
+    """Concatenate rows whose columns may have different types in different files."""
     import polars as pl
 
     frames, declared = [], {name for name, kind in (types or {}).items() if kind == pl.Categorical}
@@ -194,7 +194,7 @@ def _together(parts: Iterable[Any], types: Mapping[str, Any] | None) -> Any:
             wanted = series.dtype if types is None else types.get(series.name, series.dtype)
             if pl.Categorical in (wanted, series.dtype):
                 declared |= {series.name} if types is None else set()
-                series = series.cast(pl.String)  # codes are those of a file
+                series = series.cast(pl.String)  # since the codes differ between files
             elif series.dtype != wanted:
                 series = series.cast(wanted, strict=False)
             columns.append(series)

@@ -1,4 +1,4 @@
-"""Where shards come from: blocks of rows that can be loaded again and again."""
+"""Shards: blocks of rows that can be loaded repeatedly, and the first pass over them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dpsearch._types import Ints
 from dpsearch._validate import as_matrix, has_gaps, whole
 from dpsearch.errors import ParameterError, located
 from dpsearch.tables import Schema, Triaged, triaged
-from dpsearch.weights import with_what_they_lack
+from dpsearch.weights import with_decisive_rows
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
 
 SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 SHARD_ROWS = 250_000  # unless n_shards is given
-SHARD_CELLS = 1 << 25  # cells of a shard at most: it is held a few times
+SHARD_CELLS = 1 << 25  # the most cells of a shard, of which several copies are in memory
 SAMPLE_ROWS = 50_000
-_DIGESTED = 1 << 18  # cells at once
-_WIDE = 200  # columns, beyond which a sample must do
-_BASE = 400 << 20  # bytes of a process that has only just begun, with its kernels and a sample
+_DIGESTED = 1 << 18  # cells at a time
+_WIDE = 200  # the most columns in which decisive rows are looked for
+_BASE = 400 << 20  # bytes of a process with its kernels and a sample, before the first shard
 _COPIES = 6  # of a shard: as read, as a matrix, as items, in a family's own form, …
-_PER_ROW = 200  # bytes beside: labels, orders, weights
+_PER_ROW = 200  # further bytes of a row: labels, orders, weights
 _FEWEST = 1000  # rows of a shard
 
 
@@ -36,10 +36,10 @@ class Shard(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
 
     def load(self) -> Any:
-        """The rows as a checked matrix, with NaN for what is missing."""
+        """Return the rows as a checked matrix, with NaN for missing values."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ArrayShard:
 
 
 def divided(shards: Sequence[Shard], most_rows: int) -> list[Shard]:
-    """The same rows in smaller shards, as far as that makes them no slower to load."""
+    """Return the same rows in smaller shards, unless that makes loading slower."""
     out: list[Shard] = []
     for shard in shards:
         if isinstance(shard, ArrayShard):
@@ -73,14 +73,14 @@ def divided(shards: Sequence[Shard], most_rows: int) -> list[Shard]:
 
 
 def n_shards_for(n_rows: int, n_columns: int, n_shards: int | None) -> int:
-    """How many shards a table is divided into."""
+    """Return the number of shards of a table."""
     if n_shards is None:
         return -(-n_rows // max(1, min(SHARD_ROWS, SHARD_CELLS // max(1, n_columns))))
     return min(whole(n_shards, "n_shards", 1), n_rows)
 
 
 def rows_within(memory: int, n_columns: int, n_threads: int) -> int:
-    """How many rows a shard may have so that the shards of all threads stay within `memory`."""
+    """Return how many rows a shard may have so that those of all threads fit into `memory`."""
     if memory < 1.25 * _BASE:
         raise ParameterError(
             f"memory must be at least {1.25 * _BASE / 1e6:.0f} MB, got {memory / 1e6:.0f} MB"
@@ -97,17 +97,17 @@ class TableOptions:
     gaps: bool = True
     kinds: Any = None
     na: tuple[str, ...] = ()  # texts that stand for missing values
-    keep: bool = False  # whether all columns are wanted
+    keep: bool = False  # whether all columns are used
     cycles: bool = True  # whether months, hours and weekdays may become categories
     codes: bool = True  # whether codes of missing values are recognised
-    unknown: str = "missing"  # what becomes of values that a model's columns cannot hold
+    unknown: str = "missing"  # the treatment of values that a model's columns cannot hold
     reading: Reading | None = None
     memory: int | None = None
     n_threads: int = 1
     schema: Schema | None = None  # of a model, for new rows
     progress: Callable[[int], None] | None = None  # called with the number of rows read so far
-    weighted: bool = False  # whether rows have weights: they are then fitted in one piece
-    stay: bool = False  # whether arrays of other libraries stay where they are
+    weighted: bool = False  # whether rows have weights, so that they are fitted in one piece
+    stay: bool = False  # whether arrays of other libraries stay on their device
 
     def triaged(self, frame: Any, **options: Any) -> Triaged:
         """Decide about the columns of a frame."""
@@ -119,7 +119,7 @@ class TableOptions:
         return triaged(frame, self.kinds, self.na, **how)
 
     def divide(self, n_rows: int, n_columns: int) -> int:
-        """How many shards there are."""
+        """Return the number of shards."""
         if self.weighted:
             return 1
         if self.n_shards is None and self.memory is not None:
@@ -128,65 +128,65 @@ class TableOptions:
 
 
 def shards_of_array(array: Any, n_shards: int, gaps: bool) -> list[ArrayShard]:
-    """Shards of nearly equal size."""
+    """Return shards of nearly equal size."""
     edges = edges_of(array.shape[0], n_shards)
     return [ArrayShard(array, begin, end, gaps) for begin, end in itertools.pairwise(edges)]
 
 
 def edges_of(n_rows: int, n_shards: int) -> list[int]:
-    """Where shards of nearly equal size begin and end."""
+    """Return the boundaries of shards of nearly equal size."""
     edges: list[int] = np.linspace(0, n_rows, n_shards + 1).round().astype(np.int64).tolist()
     return edges
 
 
 def begins_of(shards: Sequence[Shard]) -> list[int]:
-    """The number that the first row of each shard has in the whole."""
+    """Return the index of the first row of each shard in the table."""
     return list(itertools.accumulate((shard.n_rows for shard in shards[:-1]), initial=0))
 
 
-class Look(NamedTuple):
-    """What a first look at a shard tells."""
+class Survey(NamedTuple):
+    """What the first pass over a shard found."""
 
-    sample: Any  # some rows, drawn at random
+    sample: Any  # rows drawn at random
     gaps: bool
-    rows: Ints  # which they are
-    telling: Any  # further rows, that say what values there are
-    telling_rows: Ints
+    rows: Ints  # the indices of the sample
+    decisive: Any  # further rows, which show what a family must allow for
+    decisive_rows: Ints  # their indices
     digest: int
 
 
-def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
-    """Read a shard once, which also finds what is wrong with it."""
-    return of_parts([look_at_part(shard, 0, drawn_rows(shard.n_rows, n_sampled, seed))])
+def survey(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Survey:
+    """Read a shard once, which also raises the errors in it."""
+    return joined_surveys([survey_part(shard, 0, drawn_rows(shard.n_rows, n_sampled, seed))])
 
 
-def look_at_part(part: Shard, first: int, drawn: Ints) -> Look:
-    """Read a part of a shard, from a first row on, of which these rows were drawn."""
+def survey_part(part: Shard, first: int, drawn: Ints) -> Survey:
+    """Survey a part of a shard that begins at row `first`; `drawn` are rows of the whole shard."""
     matrix = part.load()
     rows = drawn[(drawn >= first) & (drawn < first + part.n_rows)]
-    telling = telling_rows(matrix)
-    return Look(
-        matrix[rows - first], has_gaps(matrix), rows, matrix[telling], first + telling,
+    decisive = decisive_rows(matrix)
+    return Survey(
+        matrix[rows - first], has_gaps(matrix), rows, matrix[decisive], first + decisive,
         digest(matrix),
     )  # fmt: skip
 
 
-def of_parts(parts: Sequence[Look]) -> Look:
-    """What looks at all parts of a shard tell, in their order."""
+def joined_surveys(parts: Sequence[Survey]) -> Survey:
+    """Return the survey of a shard from those of all its parts in their order."""
     rows, numbers = (np.concatenate([one[i] for one in parts]) for i in (2, 4))
-    telling = stacked([one.telling for one in parts])
-    chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
+    decisive = stacked([one.decisive for one in parts])
+    chosen = decisive_rows(decisive) if decisive.shape[0] else np.empty(0, np.int64)
     further = chosen[~np.isin(numbers[chosen], rows)]
-    return Look(
+    return Survey(
         stacked([one.sample for one in parts]), any(one.gaps for one in parts), rows,
-        telling[further], numbers[further], sum(one.digest for one in parts) % 2**64,
+        decisive[further], numbers[further], sum(one.digest for one in parts) % 2**64,
     )  # fmt: skip
 
 
 def digest(matrix: Any) -> int:
-    """A number by which rows are known again, in any order and in any blocks.
+    """Return a hash of rows that depends neither on their order nor on their division in blocks.
 
-    The sum, modulo 2⁶⁴, of a number for each row; the numbers of several blocks are added.
+    It is the sum modulo 2⁶⁴ of a hash of each row, so the hashes of several blocks are added.
     """
     total, height = 0, max(1, _DIGESTED // max(1, matrix.shape[1]))
     for begin in range(0, matrix.shape[0], height):
@@ -195,7 +195,7 @@ def digest(matrix: Any) -> int:
         columns = rows.indices if sp.issparse(rows) else np.arange(rows.shape[1])
         bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.uint64)
         cells = np.where(values == 0.0, 0, mixed(bits + mixed(columns.astype(np.uint64))))
-        if sp.issparse(rows):  # zeros count for nothing, whether they are stored or not
+        if sp.issparse(rows):  # zeros add nothing, whether they are stored or not
             upto = np.append(np.uint64(0), np.cumsum(cells, dtype=np.uint64))
             sums = upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
         else:
@@ -205,7 +205,7 @@ def digest(matrix: Any) -> int:
 
 
 def mixed(words: Any) -> Any:
-    """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
+    """Return words mixed over all 64 bits by SplitMix (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
         words = words + SPLIT_MIX[0]
         words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
@@ -214,23 +214,23 @@ def mixed(words: Any) -> Any:
 
 
 def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:
-    """The numbers of some rows, drawn at random, in order."""
+    """Return the indices of rows drawn at random, in ascending order."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.choice(n_rows, size=min(n_sampled, n_rows), replace=False))
 
 
-def telling_rows(matrix: Any) -> Ints:
-    """For each column rows with its least and largest value, one that is not whole, and a gap.
+def decisive_rows(matrix: Any) -> Ints:
+    """Return for each column rows with its least and largest value, a non-integer, and a gap.
 
-    They show what a family must allow for; a sample might have none of them.
+    They show what a family must allow for, which a sample might miss.
     """
     if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
         return np.empty(0, np.int64)
-    return with_what_they_lack(np.empty(0, np.int64), matrix)
+    return with_decisive_rows(np.empty(0, np.int64), matrix)
 
 
 def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:
-    """How many rows to draw from each shard, in proportion to its size."""
+    """Return how many rows to draw from each shard, in proportion to its size."""
     ends = np.cumsum([shard.n_rows for shard in shards])
     share = min(1.0, n_sampled / int(ends[-1]))
     upto = (np.append(0, ends) * share).round()
@@ -238,7 +238,7 @@ def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:
 
 
 def stacked(samples: Sequence[Any]) -> Any:
-    """Matrices one below the other."""
+    """Return matrices stacked vertically."""
     if len(samples) == 1:
         return samples[0]
     return sp.vstack(samples, format="csr") if sp.issparse(samples[0]) else np.vstack(samples)
