@@ -12,7 +12,7 @@ import pytest
 
 from dpsearch import Problem, families, priors, refine
 from dpsearch._threads import (
-    apart,
+    concurrently,
     each,
     in_use,
     pool,
@@ -79,7 +79,7 @@ def test_calls_apart_have_the_deadline_and_those_in_threads_one_thread_each(n_th
         return current(), in_use(), threading.current_thread()
 
     with within(Deadline(60.0)) as deadline, using(n_threads):
-        found = apart(work, work)
+        found = concurrently(work, work)
     assert [one[0] for one in found] == [deadline, deadline]
     assert [one[1] for one in found] == [n_threads, 1]
     assert (found[0][2] is found[1][2]) == (n_threads == 1)

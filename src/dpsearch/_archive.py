@@ -1,8 +1,8 @@
-"""Archives of arrays with one JSON text: the form of every file that dpsearch writes for itself.
+"""Archives of arrays with one JSON text: models, checkpoints and draws are stored in this form.
 
-They are NumPy's .npz, read without pickles, so that they cannot contain code.  The entry ``about``
-is the text; it names the format and its version.  Entries are not compressed: a small file can
-then not ask for much memory, even if its header is false.
+They are NumPy's .npz files, read without pickles, so that they cannot contain code.  The entry
+``about`` is the text, with the format and its version.  Entries are not compressed, so that a small
+file with a false header cannot request much memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dpsearch._files import atomic_write, remove_leftovers
 from dpsearch._version import __version__
 from dpsearch.errors import CheckpointWarning, ModelFileError
 
-# What an archive may take of memory: this much, or this many times its own size.  Files of other
-# programs, and of dpsearch before it stopped compressing them, are compressed.
+# The memory that an archive may need: this much, or this many times its own size.  Files of other
+# programs and of early versions of dpsearch are compressed.
 _HARMLESS = 64 << 20
 _MOST_COMPRESSED = 8
 
@@ -45,7 +45,7 @@ _READERS = {
 def read_archive(
     path: Path, form: str, version: int, what: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the text and the arrays, refusing pickles and more memory than the file is worth."""
+    """Return the text and the arrays; pickles and excessive demands of memory are refused."""
     if not path.is_file():
         raise ModelFileError("no such file", source=path)
     try:
@@ -75,28 +75,28 @@ def read_archive(
 def opened_archive(
     path: Path, form: str, version: int, what: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the text and the arrays; any error that they cause is one of the file."""
+    """Yield the text and the arrays; errors in the block are raised as errors of the file."""
     about, arrays = read_archive(path, form, version, what)
     try:
         yield about, arrays
     except ModelFileError as error:
         error.locate(str(path))
         raise
-    except Exception as error:  # any error that a value out of its range brings about
+    except Exception as error:  # a value out of range may cause any error
         raise ModelFileError(f"damaged, or not {what}: {error}", source=path) from error
 
 
 def require(holds: object, otherwise: str) -> None:
-    """Raise the error of a file unless what it says holds."""
+    """Raise `ModelFileError` with this message unless a condition on a file holds."""
     if not holds:
         raise ModelFileError(otherwise)
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse entries that ask for more memory than they hold bytes, or than the file is worth.
+    """Refuse entries that need more memory than they have bytes, or than the file justifies.
 
-    Nothing is unpacked before their sizes are known, not even the head of an entry, which may say
-    that it is as long as it likes; and only by methods that unpack no more than is asked for.
+    Nothing is unpacked before the sizes are known, not even the header of an entry, which may claim
+    any length; and only by methods that unpack no more than requested.
     """
     most = max(_HARMLESS, _MOST_COMPRESSED * path.stat().st_size)
     entries = archive.infolist()
@@ -123,7 +123,7 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def check_checkpoint(path: str | Path) -> Path:
-    """Return the path of a checkpoint; raise if none can be there."""
+    """Return the path of a checkpoint; raise if none can be written there."""
     path = Path(path)
     if path.is_dir():
         raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
@@ -135,16 +135,16 @@ def check_checkpoint(path: str | Path) -> Path:
 
 
 class CheckpointFile:
-    """An archive that only a run with the same settings may continue from.
+    """An archive from which only a run with the same settings may continue.
 
-    `same` holds those settings by the names that messages use for them.
+    `same` holds these settings by their names in messages.
     """
 
     def __init__(
         self, path: str | Path, form: str, version: int, what: str, same: dict[str, Any]
     ) -> None:
         self.path = check_checkpoint(path)
-        remove_leftovers(self.path)  # of a run that was killed: this one may have none to write
+        remove_leftovers(self.path)  # of a killed run, since this one may write no checkpoint
         self.form, self.version, self.what = form, version, what
         same = {"version of dpsearch": __version__, **same}
         self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file

@@ -1,4 +1,4 @@
-"""Arrays that are not NumPy's: which they are, and how they become so."""
+"""Arrays of other libraries than NumPy: how to recognise them, and how to convert them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 
 def is_foreign(X: Any) -> bool:
-    """Whether X is an array of another library, as PyTorch, CuPy, JAX: on a GPU, or not."""
+    """Whether X is an array of another library such as PyTorch, CuPy or JAX, on a GPU or not."""
     return hasattr(type(X), "__dlpack__") and not isinstance(X, (np.ndarray, np.generic))
 
 
@@ -29,7 +29,7 @@ def is_sparse(X: Any) -> bool:
 
 
 def to_host(X: Any) -> Any:
-    """Return an array of NumPy with these numbers; CSR of SciPy for a sparse tensor."""
+    """Return an array of NumPy with the same values; a CSR matrix for a sparse tensor."""
     if is_torch(X):
         X = X.detach().cpu()
         return X.numpy() if not is_sparse(X) else _csr(X)

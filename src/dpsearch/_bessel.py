@@ -1,22 +1,23 @@
-"""The modified Bessel function I_ν of directions: log E[exp(x u₁)] for u uniform on a sphere.
+"""The modified Bessel function I_ν for directions: log E[exp(x u₁)] with u uniform on a sphere.
 
 In D dimensions, with ν = D/2 − 1,
 
     L(x) = log E[exp(x u₁)] = log Γ(ν + 1) + log I_ν(x) − ν log(x/2)
     L′(x) = I_{ν+1}(x)/I_ν(x)
 
-L is 0 at 0 and convex, so that it has all its digits where log I_ν has not.  For orders from 16 it
-comes from Debye's uniform expansion (DLMF 10.41.3) in the form of its logarithm: with z = x/ν,
+L is 0 at 0 and convex, and keeps full precision where log I_ν loses digits.  For orders from 16 it
+is computed by the logarithm of Debye's uniform expansion (DLMF 10.41.3): with z = x/ν,
 s = √(1 + z²) and t = 1/s,
 
     L = ν(s − 1 − log((1 + s)/2)) − ½ log s + Σ_k (D_k(t) − D_k(1))/ν^k,
 
-where Σ_k D_k/ν^k is the logarithm of Debye's Σ_k U_k/ν^k.  Terms are about Γ(k)/(2π (πν)^k): the
-first that is left out is below 1e-13.  Lower orders follow from higher ones by
+where Σ_k D_k/ν^k is the logarithm of Debye's Σ_k U_k/ν^k.  Terms are about Γ(k)/(2π (πν)^k); the
+first that is omitted is below 1e-13.  Lower orders follow from higher ones by
 
     L_{ν−1} = L_ν + log(1 + x r_ν/2ν),   r_{ν−1} = x/(2ν + x r_ν),   r = L′,
 
-a sum of terms above 0, the logarithm of a product; and a small x has the power series of exp L.
+a sum of positive terms, computed as the logarithm of a product.  For small x the power series of
+exp L is used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dpsearch._types import Vector
 _LEAST_ORDER = 16.0
 _TERMS = 12
 _NEGLIGIBLE = 1e-13
-_SMALL = 0.1  # of x²/4(ν + 1), up to which the power series is used
+_SMALL = 0.1  # the largest x²/4(ν + 1) for which the power series is used
 
 
 def _debye_logarithms(n_terms: int) -> Vector:
@@ -73,9 +74,9 @@ def _coefficients() -> Vector:
 
 
 def expansion(nu: float) -> Vector:
-    """Return what `log_mean_exp` needs of an order ν ≥ 0.
+    """Return the coefficients that `log_mean_exp` needs for an order ν ≥ 0.
 
-    The order from 16 that the expansion is for, and the coefficients of t⁰, t¹, … in its terms.
+    The first is the order from 16 of the expansion; the coefficients of t⁰, t¹, … follow.
     """
     order = nu + max(0.0, math.ceil(_LEAST_ORDER - nu))
     out = np.zeros(3 * _TERMS + 1)
@@ -91,7 +92,7 @@ def expansion(nu: float) -> Vector:
 
 @inner
 def _debye(order, coefficients, x):  # type: ignore[no-untyped-def]
-    """Return L and L′ of an order from 16."""
+    """Return L and L′ for an order from 16."""
     z = x / order
     s = math.sqrt(1.0 + z * z)
     t = 1.0 / s
@@ -107,7 +108,7 @@ def _debye(order, coefficients, x):  # type: ignore[no-untyped-def]
 
 @inner
 def log_mean_exp(nu, expansion, x):  # type: ignore[no-untyped-def]
-    """Return L(x) and L′(x) of the order ν ≥ 0 with its expansion, for x ≥ 0.
+    """Return L(x) and L′(x) for an order ν ≥ 0 with its expansion, and x ≥ 0.
 
     >>> import numpy as np
     >>> value, slope = log_mean_exp(0.5, expansion(0.5), 2.0)  # D = 3: log sinh(x)/x

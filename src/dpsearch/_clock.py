@@ -1,4 +1,4 @@
-"""The clock of solvers, for limits and for what they report: it stands still during compiling."""
+"""The clock for time limits and reports of solvers, which stands still during compilation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numba.core import event
 
 
 class _Compilation(event.Listener):  # type: ignore[misc]
-    """How long functions were being compiled, in any thread, since this module was imported."""
+    """The time spent on compilation in any thread since this module was imported."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._depth = 0  # a function may ask for another while it is compiled
+        self._depth = 0  # of nested compilations
         self._begun = 0.0
         self._spent = 0.0
 
@@ -46,7 +46,7 @@ event.register("numba:compile", _COMPILATION)
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Let the clock stand still; for what is compiled without an event of Numba's."""
+    """Let the clock stand still during a compilation that Numba does not announce by an event."""
     _COMPILATION.on_start(None)
     try:
         yield
@@ -55,5 +55,5 @@ def compiling() -> Iterator[None]:
 
 
 def clock() -> float:
-    """Return seconds, as `time.perf_counter` does, but for those spent on compiling."""
+    """Return seconds like `time.perf_counter`, without the time spent on compilation."""
     return _COMPILATION.without()

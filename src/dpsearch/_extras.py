@@ -1,4 +1,4 @@
-"""Libraries that not every user needs, and the extra of dpsearch that installs each."""
+"""Optional libraries, and the extra of dpsearch that installs each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXTRAS = {
 def naming_extras(what: str) -> Iterator[None]:
     """Raise `MissingLibraryError` with the command to run if a library of an extra is missing.
 
-    `what` is the work that needs it, in the plural: "plots", "tables in files".
+    `what` names what needs the library, in the plural: "plots", "tables in files".
     """
     try:
         yield

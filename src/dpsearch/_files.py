@@ -1,4 +1,4 @@
-"""Write files atomically: readers never see half of one, and old ones survive a failure."""
+"""Atomic writing: readers never see an incomplete file, and old files survive a failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HERE = -100  # AT_FDCWD: paths are relative to the current folder
 
 @contextlib.contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Let errors of the system name the requested path instead of the temporary one."""
+    """Replace the temporary path by the requested one in errors of the system."""
     try:
         yield
     except OSError as error:
@@ -40,7 +40,7 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path` that takes its place when the block ends well.
+    """Open a temporary file beside `path` that replaces it when the block ends without an error.
 
     Without `force` it is an error if the file exists by then.
     """
@@ -59,9 +59,9 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
         with temporary.open(mode, encoding=encoding) as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())  # also after a power failure it is whole or not there
+            os.fsync(stream.fileno())  # so that it is complete or absent even after a power failure
         if not force:
-            try:  # an empty file, which is then replaced
+            try:  # to create an empty file, which is then replaced
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             except FileExistsError as error:
                 raise _exists(path) from error
@@ -70,7 +70,7 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
 
 @contextlib.contextmanager
 def scratch_beside(path: Path, *, folder: bool) -> Iterator[Path]:
-    """Yield a temporary file or folder on the same disk as a file that is to be written."""
+    """Yield a temporary file or folder on the same disk as a file to be written."""
     with contextlib.ExitStack() as stack:
         with naming(path):
             temporary = stack.enter_context(scratch(path.parent, f".{path.name}.", folder=folder))
@@ -78,7 +78,7 @@ def scratch_beside(path: Path, *, folder: bool) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed while they wrote this file have left beside it."""
+    """Remove temporary files beside this one that killed processes have left."""
     sweep(path.parent, f".{path.name}.")
 
 
@@ -90,29 +90,29 @@ def _exists(path: Path) -> ParameterError:
 
 
 def check_folder(path: str | Path, known: frozenset[str], *, force: bool) -> None:
-    """Raise if `atomic_folder` could not write there now, and leave nothing behind."""
+    """Raise if `atomic_folder` cannot write there now; nothing is left behind."""
     with _staged(Path(path), _place(Path(path), known, force), known):
         pass
 
 
 @contextlib.contextmanager
 def atomic_folder(path: str | Path, known: frozenset[str], *, force: bool) -> Iterator[Path]:
-    """Yield a temporary folder whose files are those of `path` when the block ends well.
+    """Yield a temporary folder whose files become those of `path` when the block ends well.
 
-    An existing folder keeps its other files.  With `force` the new files replace all that have
+    An existing folder keeps its other files.  With `force` the new files replace all files with
     `known` names; without it there must be no such file.
 
-    On Linux the new folder is complete, other files included, before it takes the place of the old
-    one in a single step: whenever the process is killed, one of the two is there.  Where that
-    cannot be done (another system, a folder that is a mount point or the current one, a parent
-    that may not be written) files are replaced one by one: each is whole at any time, but a process
-    that is killed just then leaves some new and some old ones.
+    On Linux the new folder is complete, other files included, before it replaces the old one in a
+    single step, so one of the two exists whenever the process is killed.  If that is impossible (on
+    another system, if the folder is a mount point or the current one, or if its parent is not
+    writable) files are replaced one by one: each is complete at any time, but a process that is
+    killed meanwhile leaves some new and some old files.
     """
     path = Path(path)
     place = _place(path, known, force)
     with _staged(path, place, known) as temporary:
         yield temporary
-        _place(path, known, force)  # once more: others may have written there meanwhile
+        _place(path, known, force)  # again, since others may have written there meanwhile
         if not place.is_dir():
             try:
                 os.rename(temporary, place)
@@ -125,7 +125,7 @@ def atomic_folder(path: str | Path, known: frozenset[str], *, force: bool) -> It
 
 
 def _place(path: Path, known: frozenset[str], force: bool) -> Path:
-    """Return the folder, which need not exist yet, or raise if it cannot be written."""
+    """Return the folder, which need not exist, or raise if it cannot be written."""
     place = Path(os.path.realpath(path))  # follows links
     if place.is_dir():
         for name in sorted(known):
@@ -144,10 +144,10 @@ def _place(path: Path, known: frozenset[str], force: bool) -> Path:
 
 @contextlib.contextmanager
 def _staged(path: Path, place: Path, known: frozenset[str]) -> Iterator[Path]:
-    """Yield a temporary folder beside `place` if the two can be exchanged, otherwise in it."""
+    """Yield a temporary folder beside `place` if the two can be exchanged, otherwise inside."""
     where = place.parent
     if place.is_dir():
-        # Of a run that was killed just after the exchange: put back what it had not moved yet.
+        # If a run was killed just after the exchange, move the files that it had not moved.
         sweep(place.parent, _prefix(place), lambda old: _keep_others(old, place, known))
         sweep(place, _prefix(place))
         where = place.parent if _movable(place) else place
@@ -164,7 +164,7 @@ def _prefix(place: Path) -> str:
 
 
 def _movable(place: Path) -> bool:
-    """Whether another folder can take its place: not of a mount point, nor of the current one."""
+    """Whether another folder can replace it: not a mount point, nor the current folder."""
     parent = place.parent
     effective = os.access in os.supports_effective_ids
     return (
@@ -190,14 +190,14 @@ def _exchange(one: Path, other: Path) -> bool:
 def _take_place(
     temporary: Path, place: Path, path: Path, known: frozenset[str], force: bool
 ) -> bool:
-    """Exchange the folders, and keep the other files; False, having done nothing, if not here."""
+    """Exchange the folders, and keep the other files; False if that is impossible here."""
     if temporary.parent != place.parent:
         return False
     for file in place.iterdir():
         if file.name not in known and file.is_file() and not file.is_symlink():
             try:
                 os.link(file, temporary / file.name)
-            except OSError:  # no such links on this disk: moved afterwards
+            except OSError:  # without hard links on this disk they are moved afterwards
                 break
     shutil.copystat(place, temporary)
     if not _exchange(temporary, place):
@@ -206,14 +206,14 @@ def _take_place(
                 (temporary / file.name).unlink(missing_ok=True)
         return False
     written = [name for name in sorted(known) if os.path.lexists(temporary / name)]
-    if written and not force and _exchange(temporary, place):  # others wrote there just now
+    if written and not force and _exchange(temporary, place):  # others wrote there meanwhile
         raise _exists(path / written[0])
     _keep_others(temporary, place, known)
     return True
 
 
 def _keep_others(old: Path, place: Path, known: frozenset[str]) -> None:
-    """Move what is not known and not there yet from an old folder to the one in its place."""
+    """Move files with other names than the known ones from an old folder to its replacement."""
     for file in old.iterdir():
         ours = file.name in known or any(is_scratch(file.name, f".{name}.") for name in known)
         if not ours and not os.path.lexists(place / file.name):
@@ -221,7 +221,7 @@ def _keep_others(old: Path, place: Path, known: frozenset[str]) -> None:
 
 
 def _move_in(temporary: Path, place: Path, known: frozenset[str]) -> None:
-    """Move files into a folder one by one; if a move fails all are as they were."""
+    """Move files into a folder one by one; if a move fails, restore all files."""
     written = sorted(file.name for file in temporary.iterdir())
     with scratch(temporary.parent, _prefix(place), folder=True) as old:
         for name in known:
@@ -245,7 +245,7 @@ def _move_in(temporary: Path, place: Path, known: frozenset[str]) -> None:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Return the files below a folder in order, without hidden ones."""
+    """Return the files in a folder and its subfolders in order, without hidden ones."""
     return sorted(
         file
         for file in folder.rglob("*")

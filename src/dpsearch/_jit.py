@@ -1,9 +1,9 @@
 """Compilation: cached kernels, and family functions called through typed pointers.
 
-Solvers are compiled once and reach a family's functions by address, so a new
-family (also a user's own, outside this package) runs in every solver at full
-speed and nothing is recompiled for it.  A pointer call costs a few nanoseconds
-and is made per *block* of clusters, never per cluster.
+Solvers are compiled once and call a family's functions by address.  So a new family, including a
+user's own outside this package, runs in every solver at full speed, and nothing is recompiled for
+it.  A call by address costs a few nanoseconds, and is made for a *block* of clusters, never for a
+single one.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
 }
-# Functions that the first fit of a numeric table compiles.
+# The number of functions that the first fit of a numeric table compiles.
 _USUAL_COUNT = 58
 
 
 def _source_stamp() -> str:
-    """Fingerprint of every source file of this package.
+    """Return a hash of the source files of this package that define kernels.
 
-    Numba checks only the file that defines a kernel, so a kernel would be served stale after a
-    helper that it calls in another file has changed.
+    Numba checks only the file that defines a kernel, so its cached kernel would be stale after a
+    change of a helper in another file.
     """
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
@@ -67,9 +67,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def _stamp_of(function: Any) -> str:
-    """Fingerprint of what a function was compiled from: this package, and all that it refers to.
+    """Return a hash of the sources of a compiled function: this package, and all that it refers to.
 
-    A family of yours may use constants and functions of other files.
+    A user's family may use constants and functions of other files.
     """
     if function.__module__.partition(".")[0] == _PACKAGE:
         return _STAMP
@@ -100,12 +100,11 @@ _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 class KernelCacheFile(IndexDataCacheFile):  # type: ignore[misc]
-    """The compiled forms of one function on disk; every file proves that it is whole and wanted.
+    """The compiled forms of one function on disk, in files with a checksum, a stamp and their key.
 
-    Numba's files have neither: a truncated one raises an error of `pickle`, one with a wrong byte
-    may crash the process, and of two processes that write at the same time one may find the
-    other's kernel under the name of its own.  `stamp` says what the function was compiled from:
-    kernels of any other are ignored.
+    In Numba's own files a truncation raises an error of `pickle`, a wrong byte may crash the
+    process, and of two processes that write at the same time one may load the other's kernel in
+    place of its own.  `stamp` identifies the sources: kernels with another stamp are ignored.
     """
 
     def __init__(self, file: IndexDataCacheFile, stamp: str) -> None:
@@ -140,7 +139,7 @@ class KernelCacheFile(IndexDataCacheFile):  # type: ignore[misc]
         return self._read(self._data_path(name))
 
     def _read(self, path: str) -> Any:
-        """Return the object that a file holds after its checksum; None, and say so, if damaged."""
+        """Return the object after the checksum of a file; None, with a warning, if damaged."""
         content = Path(path).read_bytes()
         digest, packed = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
         if hashlib.sha256(packed).digest() == digest:
@@ -162,21 +161,21 @@ def _check_cache(compiled: Any) -> None:
 
 
 def kernel(function: F) -> F:
-    """Compile a solver's loop: no GIL, cached on disk."""
+    """Compile a solver's loop, without the GIL and cached on disk."""
     return _compile(function)
 
 
 def inner(function: F) -> F:
     """Compile a function that allocates no arrays into the kernels that call it.
 
-    Without Numba's memory manager, slices cost nothing: in a loop of a few nanoseconds the
-    counting of references to them would take half the time.
+    It is compiled without Numba's memory manager, since counting references to slices would take
+    half the time of a loop of a few nanoseconds.
     """
     return Inner(function)  # type: ignore[return-value]
 
 
 class Inner:
-    """A function that kernels contain, and that is compiled by itself only if Python calls it."""
+    """A function inside kernels, which is compiled by itself only if Python calls it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
@@ -218,7 +217,7 @@ class Compiling(NamedTuple):
 
 @contextlib.contextmanager
 def on_compile(callback: Callable[[Compiling], None]) -> Iterator[None]:
-    """Call `callback` before each function that is compiled; not for those found in the cache."""
+    """Call `callback` before each compilation of a function that is not in the cache."""
 
     class Listener(event.Listener):  # type: ignore[misc]
         number = 0
@@ -265,7 +264,7 @@ SIGNATURES = {
 
 
 class Pointer:
-    """A function compiled to a fixed signature when its address is first asked for."""
+    """A function that is compiled to a fixed signature when its address is first used."""
 
     def __init__(self, function: Callable[..., Any], signature: Any, allocates: bool) -> None:
         self.function = function
@@ -312,16 +311,16 @@ class Pointer:
 def pointer(name: str, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Pointer]:
     """Mark a family's function of this name, one of `SIGNATURES`, to be called by its address.
 
-    It is compiled without Numba's memory manager, as `inner` is, unless it says that it allocates.
+    It is compiled without Numba's memory manager, like an `inner` one, unless it allocates.
     """
     return lambda function: Pointer(function, SIGNATURES[name], allocates)
 
 
 def emits(result: Callable[..., Any], codegen: Callable[..., Any]) -> Callable[[F], F]:
-    """Mark a function that is plain Python in Python, and a few instructions in kernels.
+    """Mark a function that is plain Python outside kernels and a few instructions inside.
 
     Numba would compile even one line through dozens of steps, for each of its callers.  `result`
-    gives its type by the types of its arguments, `codegen` its instructions.
+    returns the type of the result from those of the arguments, `codegen` emits the instructions.
     """
 
     def mark(function: F) -> F:
@@ -338,10 +337,10 @@ def as_integer(context: Any, builder: Any, value: Any, kind: Any) -> Any:
 
 
 def emit_view(context: Any, builder: Any, kind: Any, vector: Any, first: Any, n: Any) -> Any:
-    """Emit ``vector[first : first + n]``, two instructions where Numba's slice takes a hundred.
+    """Emit ``vector[first : first + n]`` as two instructions; Numba's slice needs a hundred.
 
-    Nothing is checked (unless NUMBA_BOUNDSCHECK is set), and no reference is counted: what it is a
-    view of must outlive it, as an argument of a kernel does.
+    Nothing is checked unless NUMBA_BOUNDSCHECK is set, and no reference is counted, so the vector
+    must outlive the view, like an argument of a kernel.
     """
     source = context.make_array(kind)(context, builder, vector)
     if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
@@ -432,7 +431,7 @@ call_bound = _caller(SIGNATURES["bound"])
 
 @intrinsic  # type: ignore[untyped-decorator]
 def stack_vector(typing_context: Any) -> Any:
-    """Return 64 numbers of the calling function's own, which it need not allocate."""
+    """Return a vector of 64 numbers on the stack of the calling function."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         data = cgutils.alloca_once(builder, context.get_value_type(types.float64), size=64)

@@ -1,13 +1,13 @@
 """Numba pipelines for kernels, and for functions that exist only inside the kernels that call them.
 
-Numba compiles every function to machine code of its own, with wrappers for Python and C, before it
-links it into its callers.  `LinkedCompiler` stops at the intermediate code: it is linked into each
+Numba compiles every function to machine code, with wrappers for Python and C, before it links it
+into its callers.  `LinkedCompiler` stops at LLVM's intermediate code, which is linked into each
 kernel, inlined, and optimised once, together with the kernel.  That takes half the time.
 
-`KernelCompiler` keeps what a kernel contains to itself.  As Numba leaves it, a function that is not
-inlined is a weak symbol in each kernel that calls it, and the process takes the first that it
-loads.  As sums may be rearranged, copies may round in different ways, and results would depend on
-which kernels are loaded, and on whether they were compiled or found on disk.
+`KernelCompiler` makes the functions inside a kernel private.  By default, a function that is not
+inlined is a weak symbol in each kernel that calls it, and the process uses the first that it loads.
+As sums may be rearranged, copies may round differently, so results would depend on which kernels
+are loaded, and on whether they were compiled or found on disk.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from numba.core.untyped_passes import InlineClosureLikes
 LINKED: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
 
-_FOR_C = "cfunc."  # how the names of wrappers for C begin
-# Signatures of operators and other functions that Numba itself contains, by types of arguments.
+_FOR_C = "cfunc."  # the beginning of the names of wrappers for C
+# Signatures of Numba's own operators and functions, by types of arguments.
 _SIGNATURES: dict[Any, Any] = {}
 
 
 @contextlib.contextmanager
 def _remembered() -> Iterator[None]:
-    """Let Numba find the signature of each operator for given types once, not wherever it occurs.
+    """Let Numba resolve the signature of each operator for given types only once.
 
-    It tries dozens of templates each time, when it infers types and again when it emits code.
-    What is itself compiled for its callers is left alone: it depends on their options.
+    It tries dozens of templates at each use, when it infers types and again when it emits code.
+    Functions that are compiled for their callers are not cached: they depend on the callers'
+    options.
     """
     functions: Any = types.Function
     resolve = functions.get_call_type
@@ -65,7 +66,7 @@ def _remembered() -> Iterator[None]:
 
 
 class _Passes(PassManager):  # type: ignore[misc]
-    """Numba's passes, with that memory."""
+    """Numba's passes, with cached signatures."""
 
     def run(self, state: Any) -> None:
         with _remembered():
@@ -73,7 +74,7 @@ class _Passes(PassManager):  # type: ignore[misc]
 
 
 class _IntermediateCode(JITCodeLibrary):  # type: ignore[misc]
-    """A library that others link in; it is neither optimised as a whole nor compiled."""
+    """A library for linking into others, which is neither optimised as a whole nor compiled."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -85,7 +86,7 @@ class _IntermediateCode(JITCodeLibrary):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):  # type: ignore[misc]
-    """Lower to intermediate code, and make that known to callers."""
+    """Lower to intermediate code that callers can find."""
 
     _name = "linked_lowering"
 
@@ -109,11 +110,11 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
 
 
 class _KernelCode(JITCodeLibrary):  # type: ignore[misc]
-    """A library of which other kernels see the entry points alone."""
+    """A library whose only visible symbols are its entry points."""
 
     def _optimize_final_module(self) -> None:
         functions = [f for f in self._final_module.functions if not f.is_declaration]
-        # Of a pointer, the entry is the wrapper for C, which then contains the function itself.
+        # The entry point of a `Pointer` is the wrapper for C, which contains the function itself.
         wrapped = any(f.name.startswith(_FOR_C) for f in functions)
         for function in functions:
             inside = wrapped and not function.name.startswith(_FOR_C)
@@ -142,9 +143,9 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
 
 
 def _pipeline(state: Any, name: str, lowering: Any) -> Any:
-    """Return Numba's default pipeline with another last step."""
+    """Return Numba's default pipeline with another lowering."""
     manager = _Passes(name)
-    # A function without functions inside need not be searched for them.
+    # Inlining of closures is skipped for functions without nested functions.
     nested = any(isinstance(constant, CodeType) for constant in state.func_id.code.co_consts)
     for step, description in DefaultPassBuilder.define_untyped_pipeline(state).passes:
         if nested or step is not InlineClosureLikes:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: alone, with what they count, and as values of a column."""
+"""Numbers as texts for people: alone, as counts of something, and as values of a column."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_YEARS = (1500.0, 2100.0)  # a column between these is written without signs between thousands
-_RESIDUE = 1e-10  # of the largest value: what is left of rounding, where values may be 0
-_PLAIN = (1e-4, 1e15)  # sizes that are written without an exponent
-_BEFORE = frozenset("$€£¥₹")  # signs of money stand before the number
+_YEARS = (1500.0, 2100.0)  # a column in this range is written without separators of thousands
+_RESIDUE = 1e-10  # of the largest value: smaller values are 0 up to rounding
+_PLAIN = (1e-4, 1e15)  # magnitudes that are written without an exponent
+_BEFORE = frozenset("$€£¥₹")  # currencies that precede the number
 
 
 def brief(value: float, digits: int = 3) -> str:
-    """Return a few significant digits, with thousands set apart and no needless exponent.
+    """Return a few significant digits, with separators of thousands and no needless exponent.
 
     >>> [brief(x) for x in (0.0, 3.14159, -1234.5, 0.000012, 2.5e7, 1e16)]
     ['0', '3.14', '−1,234', '1.2e−5', '25,000,000', '1e16']
@@ -43,22 +43,22 @@ def share(value: float) -> str:
 
 
 class Format(NamedTuple):
-    """How the numbers of a column are written; the report's script does the same."""
+    """How the numbers of a column are written, here and by the report's script."""
 
-    unit: str = ""  # as in the table: a sign of money, %, kg
+    unit: str = ""  # as in the table: a currency, %, kg
     years: bool = False  # whether they may be years
-    tiny: float = 0.0  # sizes below it are 0 but for rounding
+    tiny: float = 0.0  # smaller magnitudes are 0 up to rounding
 
     @classmethod
     def of(cls, values: Iterable[float], unit: str = "") -> Format:
-        """Return the format of a column with these values, or with values like these."""
+        """Return the format of a column with these or similar values."""
         known = [float(value) for value in values if math.isfinite(value)]
         low, high = min(known, default=0.0), max(known, default=0.0)
         tiny = 0.0 if low > 0.0 or high < 0.0 else _RESIDUE * max(-low, high)
         return cls(unit, _YEARS[0] <= low and high <= _YEARS[1], tiny)
 
     def text(self, value: float, digits: int = 3, size: float | None = None) -> str:
-        """Return a value with `digits` digits, or rounded like a number of that size.
+        """Return a value with `digits` digits, or rounded like a number of magnitude `size`.
 
         >>> Format("$").text(-1234.5), Format("%").text(12.0), Format(years=True).text(2008.31)
         ('−$1,234', '12\\xa0%', '2008')
@@ -83,7 +83,7 @@ class Format(NamedTuple):
         difference = max(known, default=0.0) - min(known, default=0.0)
         digits = max(3, _order(size) - _order(difference) + 2) if difference > self.tiny else 3
         if self.years and len({*map(round, known)}) == len(known):
-            digits = 4  # years that differ have no decimals
+            digits = 4  # years that differ need no decimals
         return [self.text(value, min(digits, 15), size) for value in values]
 
     def _digits(self, value: float, digits: int, size: float | None) -> str:

@@ -1,7 +1,7 @@
 """Temporary files and folders that do not outlive their process for long.
 
-Each is locked for as long as its process uses it.  The lock goes with the process, also if it is
-killed; the next run that makes one at the same place removes those that are not locked.
+Each is locked while its process uses it.  The lock ends with the process, even if it is killed, and
+the next process that makes one in the same place removes those that are not locked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not on Windows: nothing is locked, and nothing of others is removed
+except ImportError:  # on Windows nothing is locked, and nothing of other processes is removed
     fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".part"
@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
 def _locked(path: Path, *, wait: bool) -> int | None:
-    """Lock a file or folder; None if another process has it, or there are no locks here."""
+    """Lock a file or folder; None if another process has locked it, or locks are unavailable."""
     if fcntl is None:
         return None
     with contextlib.suppress(OSError):
@@ -47,7 +47,7 @@ def usual_permissions(path: Path, mode: int) -> None:
 
 @contextlib.contextmanager
 def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
-    """Yield a new, empty and locked file or folder, which is removed if it is still there then."""
+    """Yield a new, empty and locked file or folder, and remove it afterwards if it still exists."""
     sweep(where, prefix)
     lock = None
     while True:
@@ -58,7 +58,7 @@ def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
             os.close(opened)
             path = Path(name)
         lock = _locked(path, wait=True)
-        if path.exists():  # no process took it for abandoned before it was locked
+        if path.exists():  # unless another process removed it before it was locked
             break
         if lock is not None:
             os.close(lock)
@@ -73,12 +73,12 @@ def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
 
 
 def is_scratch(name: str, prefix: str) -> bool:
-    """Whether a file is called like one of `scratch`."""
+    """Whether a name is one that `scratch` makes."""
     return name.startswith(prefix) and name.endswith(_SUFFIX)
 
 
 def sweep(where: str | Path, prefix: str, salvage: Callable[[Path], None] | None = None) -> None:
-    """Remove the temporary files and folders of processes that are gone, after `salvage`."""
+    """Remove the temporary files and folders of ended processes, after `salvage`."""
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(where)):
             if not is_scratch(name, prefix):
@@ -97,13 +97,13 @@ def sweep(where: str | Path, prefix: str, salvage: Callable[[Path], None] | None
 
 
 def remove_all() -> None:
-    """Remove what this process has, before it ends without leaving its blocks."""
+    """Remove all of this process, before it ends without leaving its blocks."""
     for path in tuple(_present):
         _remove(path)
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder with all that it contains, if it is there."""
+    """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what is stopped by them keeps its result, or ends at once without one."""
+"""Ctrl-C and SIGTERM: a call that they stop returns its result so far, or ends if it has none."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any
 from dpsearch._scratch import remove_all
 from dpsearch.deadline import Deadline
 
-_COMPILERS = ("llvmlite", "numba")  # which do not survive an exception anywhere
+_COMPILERS = ("llvmlite", "numba")  # which do not survive exceptions at arbitrary points
 _WAIT = 0.02  # seconds
-_AGAIN = 1.0  # seconds, after which a second signal is meant as such
-# Seconds until a process ends in any case, of processor time and in all: without and with a result.
+_AGAIN = 1.0  # seconds after which another signal counts as a second one
+# Seconds of processor time and of real time until a process ends, without and with a result.
 _AT_ONCE, _GRACE = (1.0, 1.0), (5.0, 30.0)
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 Handler = Callable[[int, FrameType | None], Any]
 
-_stoppable: list[Deadline] = []  # what signals stop, the innermost last
-_told: list[int] = []  # signals of which it was said that they end the process
+_stoppable: list[Deadline] = []  # the deadlines of the calls that signals stop, the innermost last
+_announced: list[int] = []  # signals that were announced as ending the process
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal came before there was a result, or once more."""
+    """A signal came before there was a result, or a second time."""
 
     def __init__(self, number: int, phase: str) -> None:
         super().__init__(f"{_WORDS[signal.Signals(number)]} while {phase}: nothing was written")
@@ -36,7 +36,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def outside_compilers(handler: Handler) -> Handler:
-    """Return a handler that waits while the main thread is in LLVM's or Numba's own code."""
+    """Return a handler that waits while the main thread runs LLVM's or Numba's own code."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         if _is_in_compiler(frame):
@@ -59,10 +59,10 @@ def _is_in_compiler(frame: FrameType | None) -> bool:
 
 @contextmanager
 def stopping(deadline: Deadline) -> Iterator[list[int]]:
-    """Let Ctrl-C and SIGTERM end what has a deadline; yield the signals that came.
+    """Let Ctrl-C and SIGTERM end the call with a deadline; yield the signals that came.
 
-    If there is a result they are a deadline that has passed.  Before that, in what can be left out,
-    and for a second signal, `Stopped` is raised.
+    If there is a result, a signal is a deadline that has passed.  Before that, in an optional
+    phase, and for a second signal, `Stopped` is raised.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -90,23 +90,23 @@ def stopping(deadline: Deadline) -> Iterator[list[int]]:
 
 
 def watch_signals() -> None:
-    """Exit by an exception on SIGTERM, so that temporary files are removed; and soon in any case.
+    """Exit by an exception on SIGTERM, so that temporary files are removed, and soon in any case.
 
-    The exception waits for the kernel that runs, and for other threads.  So a thread that waits for
-    signals itself ends the process after a while; the same for Ctrl-C where that is `stopping`.
+    The exception waits for the running kernel and for other threads.  So a thread that waits for
+    signals ends the process after a while, and does the same for Ctrl-C within `stopping`.
     """
     signal.signal(signal.SIGTERM, outside_compilers(_exit))
     if os.name != "posix":
         return
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    # A child that is forked has the same pipe: what it is told is not meant for this process.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # A forked child shares the pipe, but its signals are not meant for this process.
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
     def wait() -> None:
         while True:
-            number = os.read(told, 1)[0]
+            number = os.read(reader, 1)[0]
             if number not in _WORDS or (number == signal.SIGINT and not _stoppable):
                 continue
             now = tuple(_stoppable)
@@ -120,26 +120,26 @@ def watch_signals() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    _tell(number, ())
+    _announce(number, ())
     raise SystemExit(128 + number)
 
 
-def _tell(number: int, stopped: tuple[Deadline, ...]) -> None:
-    """Say that the process ends, once."""
-    if not _told:
-        _told.append(number)
+def _announce(number: int, stopped: tuple[Deadline, ...]) -> None:
+    """Print once that the process ends."""
+    if not _announced:
+        _announced.append(number)
         phase = next((one.stopped_in for one in reversed(stopped)), None)
         words = str(Stopped(number, phase)) if phase else _WORDS[signal.Signals(number)]
         os.write(2, f"dpsearch: {words}\n".encode())
 
 
 def _end(number: int, stopped: tuple[Deadline, ...], processor: float, seconds: float) -> None:
-    """End the process after a while, unless what was to be stopped has ended."""
+    """End the process after a while, unless the call that was to stop has ended."""
     processor, seconds = processor + time.process_time(), seconds + time.perf_counter()
     while time.process_time() < processor and time.perf_counter() < seconds:
         time.sleep(_WAIT)
     if any(deadline not in _stoppable for deadline in stopped):
         return
-    _tell(number, stopped)
+    _announce(number, stopped)
     remove_all()
     os._exit(128 + number)

@@ -1,8 +1,8 @@
-"""scikit-learn's base classes, without what they import and do not use.
+"""scikit-learn's base classes, without imports that they do not use.
 
-`sklearn.base` imports all of scipy.stats, and pandas where it is installed: two thirds of the time
-that it takes.  Nothing in them is used until a function is called.  So modules that stand for
-them are there while it is imported, and bring the real ones when anything of them is asked for.
+`sklearn.base` imports all of scipy.stats, and pandas if it is installed, which takes two thirds of
+its time.  Nothing in them is used before a function is called.  So stand-ins take their places
+while it is imported, and load the real modules when an attribute is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 @contextmanager
 def _when_used(*names: str) -> Iterator[None]:
-    """Let modules stand for these while the block imports others."""
+    """Put stand-ins for modules into `sys.modules` while the block imports others."""
     standing = {}
     for name in names:
         if name not in sys.modules and importlib.util.find_spec(name):

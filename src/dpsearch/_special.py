@@ -1,4 +1,4 @@
-"""Special functions for kernels: log-gamma through tables where arguments are counts."""
+"""Special functions for kernels: logarithms, exponentials and ratios of gamma functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12, _E13 = (
 
 
 def log_gamma_table(offset: float, size: int) -> Vector:
-    """The values log Γ(offset + j) for j = 0 … size − 1."""
+    """Return log Γ(offset + j) for j = 0 … size − 1."""
     return np.asarray(gammaln(offset + np.arange(size)), dtype=np.float64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bits(typing_context: Any, x: Any) -> Any:
-    """The bits of a double, as an integer."""
+    """Return the bits of a double as an integer."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         return builder.bitcast(values[0], ir.IntType(64))
@@ -44,7 +44,7 @@ def _bits(typing_context: Any, x: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _double(typing_context: Any, bits: Any) -> Any:
-    """The double of these bits."""
+    """Return the double with these bits."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         return builder.bitcast(values[0], ir.DoubleType())
@@ -54,10 +54,11 @@ def _double(typing_context: Any, bits: Any) -> Any:
 
 @inner
 def vector_log(x: float) -> float:
-    """Return log x of a normal number above 0, by plain arithmetic that loops can vectorise.
+    """Return log x of a normal number above 0, by arithmetic that loops can vectorise.
 
-    Sun's fdlibm, e_log.c (1993): x = 2ᵏ(1 + f) with 1 + f within √½ and √2, s = f/(2 + f), and
-    log(1 + f) = f − f²/2 + s(f²/2 + R(s²)); off by less than a unit in the last place.
+    The method is that of Sun's fdlibm, e_log.c (1993): x = 2ᵏ(1 + f) with 1 + f between √½ and √2,
+    s = f/(2 + f), and log(1 + f) = f − f²/2 + s(f²/2 + R(s²)).  The error is less than a unit in
+    the last place.
 
     >>> round(vector_log(10.0), 12)
     2.302585092994
@@ -79,8 +80,8 @@ def vector_log(x: float) -> float:
 def vector_exp(x: float) -> float:
     """Return exp x of a number that is at most 0, by arithmetic that loops can vectorise.
 
-    x = k log 2 + r with |r| ≤ ½ log 2, and Taylor's polynomial of exp r, in Horner's form; 0 below
-    exp −690.
+    x = k log 2 + r with |r| ≤ ½ log 2, and exp r is Taylor's polynomial in Horner's form.  The
+    result is 0 for x below −690.
 
     >>> round(vector_exp(-1.0), 12)
     0.367879441171
@@ -113,7 +114,7 @@ def log_rising(a: float, n: float) -> float:
 
 @inner
 def table_rising(log_gammas, a, before, more):  # type: ignore[no-untyped-def]
-    """Return log Γ(a + before + more)/Γ(a + before), by a table of log Γ(a + j) if it is there."""
+    """Return log Γ(a + before + more)/Γ(a + before), by a table of log Γ(a + j) if large enough."""
     if before + more < log_gammas.shape[0]:
         return log_gammas[int(before + more)] - log_gammas[int(before)]
     return log_rising(a + before, more)

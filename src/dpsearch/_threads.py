@@ -1,7 +1,7 @@
 """Threads: one pool of each size for the whole process, and one thread in each matrix product.
 
-To begin and join a pool's threads in every pass takes longer than the pass, where rows are few.
-Threads of BLAS go on spinning after a product of theirs, on the cores that the pool needs.
+If rows are few, starting and joining threads takes longer than a pass.  BLAS threads go on spinning
+after a matrix product on the cores that the pool needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IN_USE: ContextVar[int] = ContextVar("threads", default=1)
 
 @contextmanager
 def using(n_threads: int) -> Iterator[None]:
-    """Let what is called take so many threads, where it is the same for any number of them."""
+    """Let calls in the block use this many threads, if their results do not depend on it."""
     token = _IN_USE.set(n_threads)
     try:
         yield
@@ -35,12 +35,12 @@ def using(n_threads: int) -> Iterator[None]:
 
 
 def in_use() -> int:
-    """Return how many threads the present call may take: one, unless it says so, or is of one."""
-    return 1 if inside() else _IN_USE.get()
+    """Return how many threads the present call may use: one outside `using` and inside a pool."""
+    return 1 if in_pool() else _IN_USE.get()
 
 
 class _Pool(ThreadPoolExecutor):
-    """A pool that is given up after Ctrl-C, which may leave a lock of it taken for ever."""
+    """A pool that is replaced after Ctrl-C, which may leave one of its locks taken for ever."""
 
     def submit(self, *work: Any, **options: Any) -> Future[Any]:
         with _given_up_if_interrupted():
@@ -66,9 +66,9 @@ def _given_up_if_interrupted() -> Iterator[None]:
 
 @functools.cache
 def pool(n_threads: int) -> ThreadPoolExecutor:
-    """Return the pool of this many threads, which begins them when it first has work.
+    """Return the pool of this many threads, which it starts when it first has work.
 
-    To be asked for each time: after Ctrl-C there is another.
+    Do not keep it: after Ctrl-C there is another.
     """
     return _Pool(n_threads, thread_name_prefix=_NAME)
 
@@ -87,11 +87,11 @@ def single_products() -> AbstractContextManager[Any]:
 
 
 def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
-    """Return work(0) … work(n − 1), of which this thread and others do some each.
+    """Return work(0) … work(n − 1), computed by this thread and others in one share each.
 
-    For work that is soon done: to wake a thread takes a while, and so does each of its futures.
+    It is for short work: waking a thread takes a while, and so does each future.
     """
-    n_shares = 1 if n_threads == 1 or inside() else max(1, min(n_threads, n))
+    n_shares = 1 if n_threads == 1 or in_pool() else max(1, min(n_threads, n))
     if n_shares == 1:
         return [work(k) for k in range(n)]
     edges = [n * i // n_shares for i in range(n_shares + 1)]
@@ -109,31 +109,31 @@ def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
 
 
 def shared(work: Callable[[S], T], items: Sequence[S]) -> Generator[T, None, None]:
-    """Yield what is done with each item, in order, by threads of the present call."""
-    if in_use() == 1 or len(items) == 1:  # which has next to nothing to do beside
+    """Yield work(item) for each item in order, computed by the threads of the present call."""
+    if in_use() == 1 or len(items) == 1:  # without the overhead of `each`
         yield from map(work, items)
     else:
         yield from each(work, items, in_use())
 
 
-def apart(*work: Callable[[], T]) -> list[T]:
-    """Return what calls return that need nothing of each other, by threads of the present call."""
-    contexts = [copy_context() for _ in work]  # each has the deadline
+def concurrently(*work: Callable[[], T]) -> list[T]:
+    """Return the results of independent calls, made by the threads of the present call."""
+    contexts = [copy_context() for _ in work]  # so that each call has the deadline
     return together(lambda i: contexts[i].run(work[i]), len(work), in_use())
 
 
-def inside() -> bool:
+def in_pool() -> bool:
     """Whether this is a thread of a pool, which must not wait for itself."""
     return threading.current_thread().name.startswith(_NAME)
 
 
 def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generator[T, None, None]:
-    """Yield what is done with each item, in order, by threads if there is more than one.
+    """Yield work(item) for each item in order, computed by this many threads.
 
-    After an error or Ctrl-C what has not begun never will, and what has is waited for.
+    After an error or Ctrl-C no further work begins, and work that has begun is finished.
     """
     with single_products():
-        if inside() or min(n_threads, len(items)) <= 1:
+        if in_pool() or min(n_threads, len(items)) <= 1:
             yield from map(work, items)
             return
         futures: list[Future[T]] = []

@@ -12,5 +12,5 @@ Matrix: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int64]
 Ints: TypeAlias = NDArray[np.int64]
 Rng: TypeAlias = np.random.Generator
-# What users hand over: arrays, nested lists, pandas or polars frames, SciPy sparse matrices.
+# What users pass: arrays, nested lists, pandas or polars frames, SciPy sparse matrices.
 ArrayLike: TypeAlias = Any

@@ -1,4 +1,4 @@
-"""Turning what users hand over into checked matrices."""
+"""Checks of tables and parameters that users pass."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dpsearch.errors import DataError, DataTypeError, ParameterError
 
 # Squares of larger values, summed over a data set, leave the range of double precision.
 LARGEST = 1e150
-_BLOCK = 2**15  # numbers that the second-level cache holds
-# Log-gammas of larger counts are rounded to more than a hundredth: clusterings differ by less.
+_BLOCK = 2**15  # numbers that fit into the second-level cache
+# Log-gammas of larger counts have rounding errors above 0.01; clusterings may differ by less.
 MOST_COUNTED = 2.0**40
 _MISSING = (
     "Input X contains NaN: X at {place} is missing, and only dense data under families with columns"
@@ -44,23 +44,25 @@ def is_array(X: Any) -> bool:
 
 
 def name_column(names: list[str] | None, j: int) -> int | str:
-    """Return what an error calls a column: its name, or its number if it has none."""
+    """Return a column's name for errors, or its index if it has none."""
     return j if names is None else names[j]
 
 
 def has_gaps(X: Any) -> bool:
-    """Whether a checked matrix has missing values, which are NaN; sparse ones never have."""
+    """Whether a checked matrix has missing values, which are NaN; a sparse one has none."""
     return not sp.issparse(X) and bool(np.isnan(X.min()))
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a lazy frame of polars, which is not imported."""
+    """Whether X is a lazy frame of polars, without importing that."""
     return type(X).__name__ == "LazyFrame" and type(X).__module__.split(".")[0] == "polars"
 
 
 def readable(X: Any) -> Any:
-    """Return X, a lazy frame collected and an array of another library as one of NumPy; raise if
-    it holds a table that cannot be read as one."""
+    """Return X, with lazy frames collected and other libraries' arrays converted to NumPy's.
+
+    Raise an error if it stands for a table but cannot be read as one.
+    """
     if is_lazy(X):
         return X.collect()
     if is_foreign(X):
@@ -88,7 +90,7 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, gaps: bool = False) -
 
 
 def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool) -> tuple[Any, bool]:
-    """Return what `as_matrix` does, and whether it has no missing values."""
+    """Return the matrix that `as_matrix` returns, and whether it is complete."""
     X = readable(X)
     names = column_names(X)
     if sp.issparse(X):
@@ -105,7 +107,7 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool) -> tuple[Any, boo
     if gaps and array.dtype.kind == "O":
         missing = np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
         array = np.where(missing, np.nan, array)
-    if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
+    if array.dtype.kind not in "biufO":  # NumPy would convert dates and texts to numbers
         raise _not_a_number(array, names)
     try:
         dense = np.ascontiguousarray(array, dtype=np.float64)
@@ -125,7 +127,7 @@ def _as_sparse(X: Any, names: list[str] | None) -> Any:
     _check_form(X)
     matrix = sp.csr_matrix(X)
     try:
-        matrix.check_format(full_check=True)  # kernels index by it
+        matrix.check_format(full_check=True)  # kernels index without further checks
     except ValueError as error:
         raise DataError(f"X is not a valid sparse matrix: {error}") from error
     if not matrix.has_canonical_format:
@@ -137,7 +139,7 @@ def _as_sparse(X: Any, names: list[str] | None) -> Any:
 
 
 def _as_array(X: Any) -> Any:
-    """Return a dense X as an array of two dimensions, of any type."""
+    """Return a dense X as an array with two dimensions, of any type."""
     if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
         X = X.to_numpy()
     try:
@@ -153,13 +155,13 @@ def refuse_sparse() -> NoReturn:
 
 
 def refuse_missing(X: Matrix, names: list[str] | None) -> NoReturn:
-    """Raise, naming the first missing value of a matrix that has some."""
+    """Raise `DataError` about the first missing value of a matrix."""
     row, column = np.argwhere(np.isnan(X))[0]
     raise DataError(_MISSING, row=row, column=name_column(names, column))
 
 
 def _check_form(X: Any) -> None:
-    """Raise unless X has rows and columns of real numbers; scikit-learn's words come first."""
+    """Raise unless X has rows and columns of real numbers, in scikit-learn's words."""
     if np.iscomplexobj(X):
         raise DataError(f"Complex data not supported: X has type {X.dtype}")
     if X.ndim == 0 and X.dtype == object:
@@ -186,7 +188,7 @@ def _says_missing(value: Any) -> bool:
 
 
 def _not_a_number(array: Any, names: list[str] | None) -> Exception:
-    """Find the first cell that is no number, and say so."""
+    """Return the error about the first cell that is not a number."""
     for i, j in np.ndindex(*array.shape):
         value = array[i, j]
         try:
@@ -203,7 +205,7 @@ def _not_a_number(array: Any, names: list[str] | None) -> Exception:
             return DataTypeError(
                 f"{what} {value!r}: argument must be a string or a real number", **place
             )
-    # Dates of nanoseconds, which Python does make numbers of.
+    # Dates in nanoseconds, which Python converts to numbers.
     return DataError(
         f"{{place}} of X has type {array.dtype}, not numbers", column=name_column(names, 0)
     )
@@ -217,7 +219,7 @@ def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> dict[str, An
 def largest_magnitude(values: Any) -> float:
     """Return the largest |x| of an array, 0 if it is empty, NaN if a value is missing.
 
-    It reads memory once: a block is still in the cache when its minimum follows its maximum.
+    It reads memory once: the maximum and the minimum of a block are found while it is in the cache.
     """
     flat = values.reshape(-1)
     extremes = [0.0]
@@ -231,7 +233,7 @@ def largest_magnitude(values: Any) -> float:
 def is_below(limit: float, values: Any) -> bool:
     """Whether every |x| of an array is at most the limit, and none is missing.
 
-    Blocks whose norms are at most the limit have no larger value; to add up squares takes half the
+    A block whose norm is at most the limit has no larger value, and summing squares takes half the
     time of comparing.
     """
     flat = values.reshape(-1)
@@ -243,7 +245,7 @@ def is_below(limit: float, values: Any) -> bool:
 
 
 def _check_finite(values: Any, place: Any, *, gaps: bool = False) -> bool:
-    """Raise for what is not finite; return whether there are no gaps, where these may be."""
+    """Raise if a value is not finite; return whether there are no gaps, if these are allowed."""
     if is_below(LARGEST, values):
         return True
     bad = ~(np.abs(values) <= LARGEST)
@@ -284,7 +286,7 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def whole(value: Any, name: str, least: int) -> int:
-    """Return an integer of at least `least`, as Python's own; True and False are none."""
+    """Return an integer of at least `least` as an int; True and False are refused."""
     if not _is_whole(value, least):
         raise ParameterError.must(name, f"be an integer ≥ {least}", value)
     return int(value)
@@ -350,7 +352,7 @@ def check_counts(X: Any, family: str) -> None:
 
 
 def place_of(X: Any, at: Any) -> dict[str, Any]:
-    """Return row and column of the first of some values, by their numbers, and all `cells`."""
+    """Return the row and column of the first of some flat indices, and all `cells`."""
     if sp.issparse(X):
         return _sparse_place(X, int(at[0]), None)
     rows, columns = np.divmod(at, X.shape[1])
@@ -359,7 +361,7 @@ def place_of(X: Any, at: Any) -> dict[str, Any]:
 
 
 def as_rng(rng: Any) -> np.random.Generator:
-    """Follow SPEC 7: None, a seed or a Generator."""
+    """Return a Generator for None, a seed or a Generator (SPEC 7)."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -368,7 +370,7 @@ def as_rng(rng: Any) -> np.random.Generator:
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that n_jobs asks for, by joblib's rules; None is one."""
+    """Return the number of threads for `n_jobs` by joblib's rules; None means one."""
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:

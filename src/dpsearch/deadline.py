@@ -1,9 +1,9 @@
-"""How long a call may still take, what it is doing, and whom it tells.
+"""`Deadline`: how long a call may still take, in which phase it is, and to whom it reports.
 
-A call that has a limit of time, or that somebody may stop, has a `Deadline`.  Each of its phases
-asks `current()` whether time is left, and does less if not: a stop is a deadline that has passed.
-A phase is given a share of the time that is left when it begins, so that the next ones have some,
-and what was cut short is remembered.  Without a limit nothing is ever over.
+A call with a time limit, or one that can be stopped, has a `Deadline`.  Each of its phases asks
+`current()` whether time is left, and does less if not; a stop is a deadline that has passed.  A
+phase is given a share of the time that is left when it begins, so that later ones have some, and
+phases that were cut short are recorded.  Without a limit no phase is ever over.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import get_ident
 
-from dpsearch._threads import inside
+from dpsearch._threads import in_pool
 from dpsearch.errors import plain_interrupts
 from dpsearch.events import Callback, Event
 
 
 class OutOfTime(Exception):
-    """The time is up; what was found until then counts."""
+    """The time is up; the result so far is used."""
 
 
 class Deadline:
-    """The time of one call, from now on."""
+    """The time limit, the phases and the reports of one call, which begins now."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Deadline:
     ) -> None:
         self.callback = callback
         self._clock, self._begun, self._end = clock, clock(), math.inf
-        self._needed: set[int] = set()  # threads that do what every result needs
+        self._needed: set[int] = set()  # threads whose work every result needs
         if seconds is not None:
             self._end = self._begun + seconds
         self._last = self._end  # of the whole call
         self.phase = "reading"
         self.cut_short: list[str] = []  # phases that ended before they were done
-        self.stopped_in: str | None = None  # the phase in which somebody asked the call to stop
-        self.interrupted_in: str | None = None  # the phase that Ctrl-C ended, and no other
-        self.has_result = False  # whether what was found until now can be kept
-        self.interruptible = False  # whether what is done at the moment can be left out
+        self.stopped_in: str | None = None  # the phase in which the call was asked to stop
+        self.interrupted_in: str | None = None  # the single phase that Ctrl-C ended
+        self.has_result = False  # whether there is a result so far that can be returned
+        self.interruptible = False  # whether the present step is optional
 
     @property
     def elapsed(self) -> float:
@@ -65,7 +65,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether the present phase is to end; it then counts as cut short."""
+        """Whether the present phase must end; it is then recorded as cut short."""
         over = get_ident() not in self._needed and self.left <= 0.0
         if over:
             self._cut()
@@ -76,22 +76,22 @@ class Deadline:
             self.cut_short.append(self.phase)
 
     def leave_out(self) -> None:
-        """End the present phase, which needs what there was no time for."""
+        """End the present phase, since a step that it needs was cut short."""
         self._cut()
         raise OutOfTime
 
     def check(self) -> None:
-        """Raise if the present phase is to end."""
+        """Raise `OutOfTime` if the present phase must end."""
         if self.over:
             raise OutOfTime
 
     def stop(self) -> None:
-        """End all phases as soon as they ask."""
+        """End every phase when it next asks."""
         if self.stopped_in is None:
             self.stopped_in = self.phase
 
     def interrupt(self) -> None:
-        """Note that Ctrl-C ended the present phase, of which the best until then is kept."""
+        """Record that Ctrl-C ended the present phase, whose best result so far is kept."""
         if self.stopped_in is None and self is not _NEVER:
             self._cut()
             self.interrupted_in = self.phase
@@ -104,7 +104,7 @@ class Deadline:
 
     @contextmanager
     def during(self, phase: str, share: float = 1.0) -> Iterator[Deadline]:
-        """Name a phase, and let it end when it has had a share of the time that is left."""
+        """Begin a phase that ends after a share of the time that is left."""
         before = self.phase, self._end
         self.phase, self._end = phase, min(self._end, self._clock() + share * self.left)
         self.tell(phase)
@@ -115,8 +115,8 @@ class Deadline:
 
     @contextmanager
     def needed(self) -> Iterator[None]:
-        """Go on with what every result needs, even if the time is up."""
-        own = {get_ident()} - self._needed  # none, if this is inside of another
+        """Do work that every result needs, even if the time is up."""
+        own = {get_ident()} - self._needed  # empty inside another such block
         self._needed |= own
         try:
             yield
@@ -125,7 +125,7 @@ class Deadline:
 
     @contextmanager
     def optional(self) -> Iterator[None]:
-        """Do what can be left out: leave it when the time is up, or the call is stopped."""
+        """Do optional work: leave the block when the time is up, or the call is stopped."""
         before, self.interruptible = self.interruptible, True
         try:
             with plain_interrupts():
@@ -136,17 +136,17 @@ class Deadline:
         except KeyboardInterrupt:
             if self.stopped_in is None:
                 raise
-            self.over  # noqa: B018 - it is cut short
+            self.over  # noqa: B018 - records the phase as cut short
         finally:
             self.interruptible = before
 
     def tell(self, step: str, done: int = 0, total: int = 0) -> None:
-        """Report a step of a phase that has no partition of all rows."""
+        """Report a step of a phase that has no partition of all rows yet."""
         self.pass_on(Event(self.elapsed, math.nan, 0, step, done, total))
 
     def pass_on(self, event: Event) -> None:
-        """Report what a solver reports, but not what several do at the same time."""
-        if self.callback is not None and not inside():
+        """Pass on an event of a solver, unless several solvers run at the same time."""
+        if self.callback is not None and not in_pool():
             self.callback(event._replace(seconds=self.elapsed, phase=self.phase))
 
 
@@ -155,13 +155,13 @@ _NEVER = Deadline()
 
 
 def current() -> Deadline:
-    """Return the deadline of the present call; one that never comes if it has none."""
+    """Return the deadline of the present call; one that never passes if it has none."""
     return _CURRENT.get(_NEVER)
 
 
 @contextmanager
 def within(deadline: Deadline) -> Iterator[Deadline]:
-    """Do something before a deadline."""
+    """Make a deadline the current one in the block."""
     token = _CURRENT.set(deadline)
     try:
         yield deadline
@@ -171,7 +171,7 @@ def within(deadline: Deadline) -> Iterator[Deadline]:
 
 @contextmanager
 def limited(seconds: float | None, callback: Callback | None) -> Iterator[Deadline]:
-    """Do something in at most so many seconds, and before the deadline there is already."""
+    """Limit the block to some seconds, within the deadline that there already is."""
     outer = _CURRENT.get(None)
     sooner = outer is not None and outer.left <= (math.inf if seconds is None else seconds)
     if outer is not None and sooner and callback is None:

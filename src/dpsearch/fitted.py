@@ -1,4 +1,4 @@
-"""`FittedState`: what a fit finds, as plain data that a model file can keep."""
+"""`FittedState`: the result of a fit, as plain data that a model file can store."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class FittedState(NamedTuple):
-    """All that a fit finds."""
+    """The result of a fit."""
 
     mixture: Mixture  # the components and the clusters that they form, ready for prediction
     clustering: Clustering  # the partition into components, its value and how it was found
     reason: str  # why the family was chosen
     levels: Levels  # the tree over the components
-    schema: Schema | None = None  # what the columns hold, of a frame with others than numbers
+    schema: Schema | None = None  # what the columns hold; None if all hold numbers
     names: tuple[str, ...] | None = None  # of the columns, if they have any
-    weights: Ints | None = None  # how often each row was seen, 0 without any value; None: once
-    completed: Matrix | None = None  # the table that was fitted, where gaps were filled first
-    certificate: Certificate | None = None  # what proves the upper bound of the clustering
+    weights: Ints | None = None  # how often each row counts, 0 if it has no value; None: once
+    completed: Matrix | None = None  # the table that was fitted, if gaps were filled first
+    certificate: Certificate | None = None  # the proof of the clustering's upper bound
     index_name: str | None = None  # the column that named the rows of a file
-    last_batch: bool = False  # whether labels are of the last batch, and clusters of all rows
-    level_reason: str = ""  # in words, what led from components to clusters
+    last_batch: bool = False  # whether labels are those of the last batch, not of all rows
+    level_reason: str = ""  # why the components form these clusters, in words
     codes: Codes = ()  # columns and values that were taken as missing
     triage: Triage | None = None  # what was decided about the columns of a frame or file
-    cut_short: tuple[str, ...] = ()  # phases of the fit for which there was not enough time
-    departure: str | None = None  # in words, how a batch left what the model knew
+    cut_short: tuple[str, ...] = ()  # phases of the fit that the time limit ended
+    departure: str | None = None  # how a batch departed from earlier rows, in words
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
@@ -46,7 +46,7 @@ class FittedState(NamedTuple):
     def labels_of(self, table: CheckedTable) -> Labels | None:
         """Return the component of each row, −1 for none; None if these are not the rows of the fit.
 
-        They are if with the labels of the fit they have the components' statistics.
+        They are those of the fit if its labels give them the components' statistics.
         """
         labels, mixture = self.clustering.labels, self.mixture
         if labels is None or table.shape[0] != len(labels):
@@ -64,9 +64,9 @@ class FittedState(NamedTuple):
         return np.asarray(np.where(seen, labels, -1)) if same else None
 
     def completed_again(self, table: CheckedTable) -> Matrix | None:
-        """Return the table that was fitted, if the fit completed these rows first.
+        """Return the completed table that was fitted, if these are its rows.
 
-        Completion is the same every time, so that a model from a file can do it once more.
+        Completion gives the same result every time, so a model from a file can repeat it.
         """
         labels = self.clustering.labels
         if labels is None or len(labels) != table.shape[0]:
@@ -81,9 +81,9 @@ class FittedState(NamedTuple):
         return found if known else None
 
     def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
-        """Return completed rows beside those of no weight, whose gaps hold what is expected there.
+        """Return completed rows together with rows of weight 0, whose gaps are imputed.
 
-        Rows of the fit without any value are among these.
+        Rows of the fit without any value have weight 0, too.
         """
         if inside is None or self.weights is None:
             return inside

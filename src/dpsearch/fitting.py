@@ -1,4 +1,4 @@
-"""One fit in memory: choose the family, search, refine and certify; and the options of any fit."""
+"""A fit in memory: choose the family, search, refine and certify; and the options of any fit."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _CERTIFY_SECONDS = 60.0
 
 
 class Refinement(NamedTuple):
-    """What to do after search."""
+    """How to refine the partition that search finds."""
 
     wanted: bool
-    automatic: bool = False  # thorough for few rows only
+    automatic: bool = False  # whether it is thorough for few rows only
     seconds: float | None = None  # None: until no move improves the partition
 
     @classmethod
     def of(cls, value: Any) -> Refinement:
-        """Return what the estimator's `refine` means."""
+        """Return the refinement for the estimator's `refine`."""
         if isinstance(value, str) and value == "auto":
             return _AUTOMATIC
         wanted, seconds = _flag_or_seconds(value, "refine", "'auto', True")
@@ -83,13 +83,13 @@ class FitOptions:
 
 
 def certify_seconds(value: Any) -> float | None:
-    """Return what the estimator's `certify` means: for how long, None for not at all."""
+    """Return the seconds for the estimator's `certify`; None without a certificate."""
     wanted, seconds = _flag_or_seconds(value, "certify", "True")
     return (_CERTIFY_SECONDS if seconds is None else seconds) if wanted else None
 
 
 def _flag_or_seconds(value: Any, name: str, words: str) -> tuple[bool, float | None]:
-    """Return whether a parameter asks for a step, and for how long if it says so."""
+    """Return whether a parameter requests a step, and its time limit if it is one."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value), None
     if not (isinstance(value, numbers.Real) and float(value) >= 0):
@@ -125,7 +125,7 @@ def _fit_weighted(
 ) -> FittedState:
     """Fit the rows that have a weight and a value; the others get the most probable label.
 
-    A row without any value says nothing, but as a point it would make its cluster larger.
+    A row without any value has no information, but as a point it would make its cluster larger.
     """
     n_rows = table.shape[0]
     weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
@@ -158,8 +158,8 @@ def _fit_rows(
 ) -> FittedState:
     """Fit rows that have a weight; `others` are those that do not.
 
-    All is done with the rows in an order that their content decides, so that what is found does
-    not depend on the order in which they come.
+    The rows are first put into an order that depends on their content alone, so that the result
+    does not depend on the order in which they are given.
     """
     order = content_order(table, sizes)
     with located(rows=order):
@@ -201,7 +201,7 @@ def _fit_rows(
 def first_partition(
     problem: Problem, options: FitOptions, order: Any, choice: Choice
 ) -> Clustering:
-    """Return what refinement begins with, found now or carried along from the choice."""
+    """Return the start of refinement: the result of search, or of the choice if that is better."""
     try:
         if choice.labels is not None:
             current().check()
@@ -212,7 +212,7 @@ def first_partition(
 
 
 def _first_found(problem: Problem, options: FitOptions, order: Any) -> Clustering:
-    """Return the clusters of a sample where refinement makes passes, else what search finds."""
+    """Return the clusters of a sample if refinement makes passes, else the result of search."""
     plain = options.beam_size == 1 and isinstance(order, str) and order == "ascending"
     refined = options.refinement.wanted and problem.prior.product_form
     if plain and refined and suits_passes(problem, options.device):
@@ -238,8 +238,8 @@ def _problem(
 
 
 def _check(table: CheckedTable, family: Family, problem: Problem) -> None:
-    """Find what is wrong with rows that take no part in the search before it begins."""
-    table = table.rows(~table.empty_rows)  # which have nothing to be wrong
+    """Raise the errors about rows that take no part in the search before it begins."""
+    table = table.rows(~table.empty_rows)
     if not table.shape[0]:
         return
     if table.gaps and not family.skips(table):
@@ -249,7 +249,7 @@ def _check(table: CheckedTable, family: Family, problem: Problem) -> None:
 
 
 def _placing(order: Any, rows: Ints) -> Any:
-    """Return an order of placing, given in numbers of rows, for rows that were put in order."""
+    """Return an order of placing for rows that were sorted, from one given for unsorted rows."""
     if isinstance(order, str) and order != "given":
         return order
     places = np.argsort(rows)
@@ -257,7 +257,7 @@ def _placing(order: Any, rows: Ints) -> Any:
 
 
 def _put_back(values: Any, order: Ints) -> Any:
-    """Return what belongs to rows that were put in order, in the order of the rows as given."""
+    """Return the values of rows that were sorted in the order of the rows as given."""
     out = np.empty_like(values)
     out[order] = values
     return out
@@ -267,7 +267,7 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
     how = options.refinement
     if (how.automatic and found.converged) or current().over:
         return found
-    # Thorough refinement then takes about as long as all that comes before it.
+    # For so few rows thorough refinement takes about as long as everything before it.
     small = problem.n_items <= _MANY_ROWS and len(problem.items.values) <= _MANY_NUMBERS
     result = refine(
         problem,
@@ -293,9 +293,9 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
 def _or_from_copies(
     problem: Problem, rows: CheckedTable, found: Clustering, options: FitOptions
 ) -> Clustering:
-    """Return a better partition of rows with weights, if placing their copies leads to one.
+    """Return a better partition of rows with weights, if clustering their copies leads to one.
 
-    A heavy row is placed once and moves as a whole, and so may stay where its copies would not.
+    A heavy row is placed and moved as a whole, and so may stay where its copies would not.
     """
     sizes = problem.items.sizes
     copies = rows.rows(np.repeat(np.arange(problem.n_items), sizes))
@@ -309,7 +309,7 @@ def _or_from_copies(
 def _certified(
     problem: Problem, found: Clustering, options: FitOptions
 ) -> tuple[Certificate, Clustering]:
-    from dpsearch.exact import certify  # which takes a while to import
+    from dpsearch.exact import certify  # here, since the import is slow
 
     assert options.certify_seconds is not None
     certificate = certify(

@@ -2,7 +2,7 @@
 
 An item is a block of one or more data points that stay together.  It is stored either as a data
 row (a point, or several copies of it) or as a row of sufficient statistics (a block, such as a
-sub-cluster that a shard hands up).  Solvers call the functions below and need not know which.
+sub-cluster of a shard).  Solvers call the functions below for both.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dpsearch._jit import (
 from dpsearch._threads import each, in_use
 from dpsearch._types import Ints, Labels, Matrix, Vector
 
-_PART = 1 << 16  # items whose statistics are added up one by one
-_NUMBERS_AT_ONCE = 1 << 24  # statistics that are read until another thread may go on
+_PART = 1 << 16  # items in each part whose statistics are computed by one thread
+_NUMBERS_AT_ONCE = 1 << 24  # numbers of statistics that one task of a thread reads
 
 
 class Core(NamedTuple):
@@ -45,7 +45,7 @@ class Core(NamedTuple):
     merge: int
     score_rows: int
     log_marginal: int
-    score_member: int  # these two are 0 if the family does not have them
+    score_member: int  # this and the next are 0 if the family does not have them
     score_best: int
 
 
@@ -75,7 +75,7 @@ class Items(NamedTuple):
         return self._replace(indptr=self.indptr[begin : end + 1], sizes=self.sizes[begin:end])
 
     def take(self, which: Ints) -> Items:
-        """Return some items, by number."""
+        """Return some items, by index."""
         lengths = np.diff(self.indptr)[which]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         places = np.repeat(self.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
@@ -110,7 +110,7 @@ def _field(items: Any, name: str) -> Any:
 
 
 def _emit_part(context: Any, builder: Any, signature: Any, arguments: Any, name: str) -> Any:
-    """Emit the view of item i in a vector of the items; an empty one has nothing of any item."""
+    """Emit the view of item i in a vector of the items, which may be empty for all items."""
     items, i = arguments[0], as_integer(context, builder, arguments[1], signature.args[1])
 
     def field(name: str) -> tuple[Any, Any]:
@@ -134,20 +134,20 @@ def item_ids(items: Items, i: int) -> Any:
 
 @emits(lambda items, i: _field(items, "values"), functools.partial(_emit_part, name="values"))
 def item_values(items: Items, i: int) -> Any:
-    """Return the numbers of item i."""
+    """Return the values of item i."""
     return items.values[items.indptr[i] : items.indptr[i + 1]]
 
 
 @inner
 def copy_row(source: Any, target: Any) -> None:
-    # An array assignment would first look whether the two overlap, and allocate if so.
+    # An array assignment would check whether the two overlap, and allocate if so.
     for d in range(source.shape[0]):
         target[d] = source[d]
 
 
 @inner
 def fill(vector: Any, value: float) -> None:
-    # An assignment to a slice compiles to a hundred times the code.
+    # An assignment to a slice would compile to a hundred times the code.
     for d in range(vector.shape[0]):
         vector[d] = value
 
@@ -193,8 +193,8 @@ def score_best(core: Core, items: Items, i: int, pool: Any, starts: Any, offsets
                out: Any) -> bool:  # fmt: skip
     """Set out[k] to offsets[k] + log H(item i | row k) where that may be the largest, else −∞.
 
-    The row at position `skipped` does not count, and out is not set there.  Return False, having
-    done nothing, if the family cannot do this or the item is not a single point.
+    The row at position `skipped` is left out, and `out` is not set there.  Return False, without
+    setting anything, if the family lacks the function or the item is not a single point.
     """
     if core.score_best == 0 or items.blocks or items.sizes[i] != 1:
         return False
@@ -244,7 +244,8 @@ def log_alone(core: Core, items: Items) -> Vector:
 def log_predictive(core: Core, items: Items, pool: Vector, members: Labels | None = None) -> Matrix:
     """Return log H(x_i | cluster k) for every item and every row of a pool.
 
-    `members` are rows that contain the items, each of which is then taken out; −1 for none.
+    `members` are the clusters that contain the items; there an item's score is given the cluster
+    without it.  They are −1 for items that no cluster contains.
     """
     starts = np.arange(0, len(pool), core.width)
     members = np.full(items.n_items, -1) if members is None else members
@@ -276,9 +277,9 @@ def _log_predictive(core, items, pool, starts, members, scratch, out):  # type: 
 def rows_of_labels(
     core: Core, items: Items, labels: Labels, n_clusters: int, chosen: Ints | None = None
 ) -> tuple[Vector, Ints]:
-    """Return (flat pool, sizes): a row of statistics per cluster; labels below 0 do not count.
+    """Return (flat pool, sizes): a row of statistics per cluster; labels below 0 are left out.
 
-    `labels` are those of all items, or of the chosen ones.
+    `labels` are those of all items, or of the `chosen` ones.
     """
     pool, sizes = np.empty(n_clusters * core.width), np.zeros(n_clusters, np.int64)
     chosen = np.arange(len(labels)) if chosen is None else chosen
@@ -289,9 +290,9 @@ def rows_of_labels(
 def rows_of_parts(
     core: Core, items: Items, labels: Labels, n_clusters: int, threads: Executor | None = None
 ) -> tuple[Vector, Ints]:
-    """Return the same rows, of parts of the items that are then merged in their order.
+    """Return the rows of `rows_of_labels`, computed for parts of the items and merged in order.
 
-    Parts do not depend on the number of threads that share them, so that neither do the bits.
+    The parts do not depend on the number of threads, so neither does rounding.
     """
 
     def of_part(begin: int) -> tuple[Vector, Ints]:
@@ -335,7 +336,7 @@ def _log_marginals(core, pool, out):  # type: ignore[no-untyped-def]
 
 
 def merged_marginals(core: Core, pool: Vector, rows: Ints, others: Ints, together: bool) -> Matrix:
-    """Return log H of each of some rows of a pool merged with each other, or with all up to it."""
+    """Return log H of some rows merged with each of `others`, or `together` with all up to it."""
     out = np.empty((len(rows), len(others)))
     _merged_marginals(core, pool, rows, others, together, np.empty(core.width), out)
     return out

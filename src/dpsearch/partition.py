@@ -30,7 +30,7 @@ def by_appearance(labels: ArrayLike) -> Labels:
     labels = np.asarray(labels)
     n = len(labels)
     if labels.dtype.kind in "iu" and n > 0 and labels.min() >= 0 and labels.max() < 2 * n:
-        # Small numbers need no sorting.  Of several entries for a label, the last one stays.
+        # Small labels need no sorting.  The last of several assignments to a label is kept.
         first = np.full(int(labels.max()) + 1, n)
         first[labels[::-1]] = np.arange(n - 1, -1, -1)
     else:
@@ -40,7 +40,7 @@ def by_appearance(labels: ArrayLike) -> Labels:
 
 
 def check_labels(labels: ArrayLike, n_items: int) -> Labels:
-    """Return labels as integers numbered by first appearance, or raise."""
+    """Return labels as integers numbered by first appearance, or raise `DataError`."""
     try:
         array = np.asarray(labels)
     except ValueError as error:
@@ -48,7 +48,7 @@ def check_labels(labels: ArrayLike, n_items: int) -> Labels:
     if array.ndim != 1 or len(array) != n_items:
         raise DataError(f"labels have shape {array.shape}, but there are {n_items} rows of data")
     if array.dtype.kind == "O" and all(isinstance(name, str) for name in array):
-        array = array.astype(str)  # as pandas has names
+        array = array.astype(str)  # pandas stores names as objects
     if array.dtype.kind not in "biufUS":
         raise DataError(f"labels must be integers or names, got {array.dtype} values")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -5,8 +5,8 @@ A package offers its own family or prior by an entry point in its ``pyproject.to
     [project.entry-points."dpsearch.families"]
     geometric = "my_package:Geometric"
 
-The entry point is loaded only when its name is asked for.  A description in a model file can
-therefore name only classes that are registered or installed.
+The entry point is loaded only when its name is requested.  So a description in a model file can
+name only classes that are registered or installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpsearch.errors import ParameterError
 
 
 class Described(ABC):
-    """A frozen dataclass of hyperparameters that a name and plain values describe."""
+    """A frozen dataclass of hyperparameters that is described by a name and plain values."""
 
     name: ClassVar[str]
 
@@ -40,10 +40,10 @@ class Described(ABC):
     def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Self:
         """Return the object that `to_dict` described, from the values beside the name.
 
-        `read` makes an object of a description that is among the values.
+        `read` returns the object of a description among the values.
         """
         for name, value in fields.items():
-            # A name where a number belongs would otherwise be noticed only when data come.
+            # A text in place of a number would otherwise be noticed only with the first data.
             number = isinstance(_fields(cls)[name].default, (int, float, type(None)))
             if number and isinstance(value, str):
                 raise ParameterError(f"{name} must be a number or numbers, got {value!r}")
@@ -63,7 +63,7 @@ class Registry(Generic[T]):
     base
         The class that all of them inherit.
     group
-        The group of entry points under which other packages offer theirs.
+        The group of entry points of other packages.
     """
 
     def __init__(self, kind: str, base: type[T], group: str) -> None:
@@ -76,9 +76,9 @@ class Registry(Generic[T]):
     def register(self, cls: type[T], *, listed: bool = True) -> type[T]:
         """Register a class by its name in this process; works as a decorator.
 
-        A class that is not `listed` is found in descriptions only: it is made of others, and its
-        name alone says too little.  Registering a class again, as when a cell of a notebook runs
-        twice, replaces it.
+        A class that is not `listed` is found in descriptions only, since it combines others and its
+        name alone does not determine it.  Registering a class again, such as when a cell of a
+        notebook runs twice, replaces it.
         """
         self._check(cls)
         known = self._known.get(cls.name, cls)
@@ -93,12 +93,12 @@ class Registry(Generic[T]):
         return cls
 
     def unregister(self, name: str) -> None:
-        """Forget a registered class; an installed one is found again when it is asked for."""
+        """Remove a registered class; an installed one is found again when it is requested."""
         self._known.pop(name, None)
 
     @contextlib.contextmanager
     def knowing(self, cls: type[T]) -> Iterator[None]:
-        """Register a class while the context lasts, unless it is registered already."""
+        """Register a class within the block, unless it is registered already."""
         if cls in self._known.values():
             yield
             return
@@ -110,7 +110,7 @@ class Registry(Generic[T]):
 
     @property
     def classes(self) -> dict[str, type[T]]:
-        """The registered classes by name; installed ones once their name has been asked for."""
+        """The registered classes by name, and the installed ones that have been requested."""
         return {name: cls for name, cls in self._known.items() if name not in self._unlisted}
 
     def names(self) -> list[str]:
@@ -120,7 +120,7 @@ class Registry(Generic[T]):
     def by_name(self, name: str, also: Sequence[str] = ()) -> type[T]:
         """Return the class of this name.
 
-        `also` lists the other words that are allowed where the name was given, for the error.
+        `also` lists other words that are allowed in place of the name, for the error.
         """
         return self._found(name, self.classes, also)
 
@@ -145,7 +145,7 @@ class Registry(Generic[T]):
         spec
             A name and hyperparameters, as plain values.
         extra
-            Further classes by name, to look among first.
+            Further classes by name, which take precedence.
         """
         if not isinstance(spec, Mapping):
             raise ParameterError(f"a {self.kind} is described by a name and fields, got {spec!r}")
@@ -169,7 +169,7 @@ class Registry(Generic[T]):
             raise ParameterError(f"the {cls.name} {self.kind}: {error}") from error
 
     def described(self, one: T) -> dict[str, Any]:
-        """Return the description of an object, or raise if it would describe another class."""
+        """Return the description of an object; raise if its name is that of another class."""
         parts = getattr(one, "members", ())
         for part in parts:
             self.described(part)
@@ -212,7 +212,7 @@ class Registry(Generic[T]):
 
 
 def plain_value(value: Any, name: str) -> Any:
-    """Return a plain value, with lists as tuples, which can be compared and hashed."""
+    """Return a plain value with lists as tuples, so that it can be compared and hashed."""
     if isinstance(value, (list, tuple)):
         return tuple(plain_value(item, name) for item in value)
     if value is None or isinstance(value, (str, numbers.Real)):

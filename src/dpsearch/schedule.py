@@ -1,4 +1,4 @@
-"""Which move to try next: one that has gained much for its cost, and now and then any other."""
+"""The choice of the next move: mostly one with a large gain for its cost, sometimes any other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dpsearch._types import Ints, Rng
 
 
 class Schedule:
-    """Chooses moves by what they have gained for their cost, and forgets slowly.
+    """Chooses moves by their past gain for their cost; older gains count less.
 
-    Cost is counted in scores computed, not in seconds, so that the same seed gives the same result.
+    Cost is the number of scores computed, not seconds, so that the same seed gives the same result.
     """
 
     def __init__(self, n_moves: int) -> None:
@@ -19,7 +19,7 @@ class Schedule:
         self._tried = np.zeros(n_moves)
 
     def choose(self, rng: Rng, n: int) -> Ints:
-        """Return the numbers of n moves: each has a chance, and fruitful ones a larger one."""
+        """Return the indices of n random moves; those of higher gain are more probable."""
         rare = np.flatnonzero(self._tried < 3)
         if len(rare):
             return rare[np.arange(n) % len(rare)]

@@ -1,4 +1,4 @@
-"""`partial_fit`: a model that goes on with batch after batch."""
+"""`partial_fit`: a model that is updated batch by batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StreamMethods(FittedMethods):
 
     @abstractmethod
     def _set(self, state: FittedState) -> None:
-        """Take what was found."""
+        """Set the fitted attributes."""
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
@@ -83,7 +83,7 @@ class StreamMethods(FittedMethods):
         return self
 
     def _add(self, X: ArrayLike) -> None:
-        """Add a batch; if it is stopped half-way, the model must not be used."""
+        """Add a batch; if this is interrupted, the model must not be used."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
             self._begin(self.encode(X))
@@ -113,7 +113,7 @@ class StreamMethods(FittedMethods):
         self._stream = stream
 
     def _stream_for(self, table: CheckedTable, mixture: Mixture) -> tuple[Stream, Mixture]:
-        """Return a stream to add a batch to, and the clusters in the form that its gaps need."""
+        """Return the stream for a batch, and the clusters in a form that allows its gaps."""
         before = self._stream
         stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
         if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
@@ -122,7 +122,7 @@ class StreamMethods(FittedMethods):
         return stream, mixture
 
     def _departed(self, stream: Stream, mixture: Mixture, table: CheckedTable) -> str | None:
-        """Say it if a batch is the first of some that have left what the model knows."""
+        """Warn, and return the warning, if a batch is the first to depart from earlier rows."""
         if len(stream.kept_rows) < FEWEST:
             return None
         if stream.expected is None:
@@ -146,7 +146,7 @@ class StreamMethods(FittedMethods):
         return text
 
     def _begin(self, table: CheckedTable, n_last: int | None = None) -> None:
-        """Begin a stream with the rows of the fit, of which the last ones are the last batch."""
+        """Begin a stream with the rows of the fit, whose last rows are the last batch."""
         stream, state = self._new_stream(0), self.state_
         seen = slice(None) if state.weights is None else state.weights > 0
         stream.keep(table.matrix[seen], 0, self.component_labels_[seen])
@@ -156,7 +156,7 @@ class StreamMethods(FittedMethods):
         self._stream = stream
 
     def _learn_again(self, stream: Stream, n_last: int, deadline: Deadline) -> None:
-        """Fit all rows that came, of which none was lost, as if they had come at once."""
+        """Fit all rows so far, which have all been kept, as one table."""
         before, rows = self.state_, CheckedTable(stream.kept)
         kinds = None if before.schema is None else before.schema.for_choice
         state = fit_in_memory(rows, kinds, self.fit_options())
@@ -171,9 +171,9 @@ class StreamMethods(FittedMethods):
         self._begin(self.encode(without_codes(rows, codes)), n_last)
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
-        """Return a state with clusters: those of before, or found again from the rows kept.
+        """Return a state with the clusters of before, or clusters found again from the kept rows.
 
-        They are found again when components have changed, or rows are twice as many.
+        They are found again if components have changed, or the number of rows has doubled.
         """
         mixture, before = state.mixture, self._levels
         same = mixture.n_components == self.n_components_ and not renamed
@@ -182,7 +182,7 @@ class StreamMethods(FittedMethods):
         else:
             rows, _ = mixture.model.items(stream.kept)
             levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
-            if stream.before:  # rows that are not kept were judged before
+            if stream.before:  # the check before used rows that are no longer kept
                 levels = replace(levels, merges=before.merges, finding=before.finding)
         options = LevelOptions.of(self.level, self.min_cluster_size)
         return state._replace(levels=levels).at_level(options.at_most(mixture.n_components))
@@ -194,5 +194,5 @@ class StreamMethods(FittedMethods):
                 f"partial_fit needs a prior of product form; {mixture.prior.name} is not"
             )
         clusters = Rows(mixture.pool, mixture.sizes)
-        (rng,) = generator(self.random_state).spawn(1)  # its own, which may be set back
+        (rng,) = generator(self.random_state).spawn(1)  # its own, whose state may be reset
         return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng, before)

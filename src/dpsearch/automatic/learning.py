@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._threads import apart, in_use
+from dpsearch._threads import concurrently, in_use
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.deadline import current
 from dpsearch.families.base import Family
@@ -123,7 +123,7 @@ class _Learner:
     def learn(self, or_simpler: bool) -> Learned:
         simpler = self.start.simpler(self.sample.matrix)
         plain = None if simpler is None else self.simpler_learner(simpler)
-        best, found = apart(
+        best, found = concurrently(
             lambda: self.rounds(self.under()),
             lambda: None if plain is None or current().over else plain.quick(),
         )

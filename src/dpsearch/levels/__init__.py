@@ -1,4 +1,4 @@
-"""From components to clusters: a tree over the components, and a level where it is cut."""
+"""From components to clusters: a tree over the components, cut at a level."""
 
 from dpsearch.levels.levels import LevelOptions, Levels, find_levels
 from dpsearch.levels.tree import Tree

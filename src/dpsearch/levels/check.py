@@ -1,14 +1,15 @@
-"""Whether components describe the rows: are rows as certain of theirs as the mixture promises?
+"""A test of whether components describe the rows: are rows assigned as clearly as draws?
 
-Rows drawn from the fitted mixture are as certain of their component as the model says that rows
-are.  Where a real group is not of the family's shape, several components share it, and its rows
-lie between them more often than draws do: their certainty, the largest membership, tends to be
-smaller.  The two samples are compared by the one-sided Kolmogorov–Smirnov test: D is the largest
-amount by which the distribution function of the rows' certainties exceeds that of the draws'.
-Components are taken for parts of larger groups where that is both significant and not small.
+The certainty of a row is its largest membership.  Rows drawn from the fitted mixture have the
+certainties that the model predicts.  If a real group does not have the family's shape, several
+components share it, and its rows lie between them more often than draws do, with smaller
+certainties.  The two samples are compared by the one-sided Kolmogorov–Smirnov test: D is the
+largest amount by which the distribution function of the rows' certainties exceeds that of the
+draws'.
+Components are taken to be parts of larger groups if D is both significant and not small.
 
-Overlap by itself does not count: where groups of the family's shape overlap, draws are just as
-uncertain as rows are.
+Overlap by itself does not count: if groups of the family's shape overlap, draws are as uncertain as
+rows.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from dpsearch.tables.checked import CheckedTable
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
 _SIGNIFICANT = 0.025
 _DISTANCE = 0.06
-_LEAST_DRAWS = 4000  # and twice as many as there are rows …
-_NUMBERS = 4_000_000  # … as long as they are not more numbers than this
-_DIGITS = 6  # of certainties: less is rounding
+_LEAST_DRAWS = 4000  # or twice as many as there are rows …
+_NUMBERS = 4_000_000  # … unless these are more numbers than this
+_DIGITS = 6  # of certainties: smaller differences are rounding
 
 
 class Check(NamedTuple):
-    """How far the rows' certainties are below those of draws."""
+    """The result of the test."""
 
     p_value: float
-    certainty: float  # where the two distributions differ most
-    rows: float  # the share of the rows that are at most as certain
-    draws: float  # and that of the draws
+    certainty: float  # where the two distribution functions differ most
+    rows: float  # the share of rows with at most this certainty
+    draws: float  # the share of draws with at most this certainty
 
     @property
     def distance(self) -> float:
@@ -45,7 +46,7 @@ class Check(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether rows are less certain of their component than the mixture promises."""
+        """Whether rows are less certain of their component than the mixture predicts."""
         return self.distance >= _DISTANCE and self.p_value <= _SIGNIFICANT
 
     def in_words(self) -> str:
@@ -61,7 +62,7 @@ class Check(NamedTuple):
 def check_components(
     mixture: Mixture, matrix: Any, labels: Labels, log_memberships: Matrix, rng: Rng
 ) -> Check:
-    """Compare the rows of a matrix, which are in these components, with draws."""
+    """Compare the rows of a matrix, which have these components as labels, with draws."""
     rows = np.round(np.exp(log_memberships.max(axis=1)), _DIGITS)
     drawn = _drawn_certainty(mixture, matrix, labels, rng)
     return kolmogorov_smirnov(np.sort(rows), np.sort(drawn))
@@ -70,8 +71,8 @@ def check_components(
 def kolmogorov_smirnov(rows: Vector, draws: Vector) -> Check:
     """Compare sorted samples by the one-sided Kolmogorov–Smirnov test.
 
-    Its probability by Hodges (1958), equation 5.3, as `scipy.stats.ks_2samp`, which takes longer
-    to import than many fits.
+    The p-value is that of Hodges (1958), equation 5.3, as in `scipy.stats.ks_2samp`, whose import
+    takes longer than many fits.
     """
     values = np.concatenate([rows, draws])
     shares = [np.searchsorted(part, values, side="right") / len(part) for part in (rows, draws)]
@@ -84,12 +85,12 @@ def kolmogorov_smirnov(rows: Vector, draws: Vector) -> Check:
 
 
 def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) -> Vector:
-    """Return the certainties of draws that have the lengths and the gaps of these rows."""
+    """Return the certainties of draws with the lengths (totals) and gaps of these rows."""
     if mixture.narrow is not mixture and not np.isnan(matrix).any():
         mixture = mixture.narrow
         matrix = np.zeros((len(labels), mixture.model.n_features))
     n_draws = max(_LEAST_DRAWS, min(2 * len(labels), _NUMBERS // mixture.model.n_features))
-    models = rng.integers(len(labels), size=n_draws)  # the row that each draw is like
+    models = rng.integers(len(labels), size=n_draws)  # the row whose length and gaps a draw has
     lengths = mixture.model.family.lengths(matrix)
     out = np.empty(n_draws)
     for k in np.unique(labels[models]):
@@ -97,7 +98,7 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
         like = matrix[models[own]]
         try:
             X = mixture.draws(int(k), "level='auto'").like(lengths[models[own]], rng)
-        except np.linalg.LinAlgError:  # a row beyond what floating point can tell from others
+        except np.linalg.LinAlgError:  # a scale below the resolution of floating point
             out[own] = 1.0
             continue
         if isinstance(like, np.ndarray):

@@ -1,4 +1,4 @@
-"""Fits to two halves of the rows: which clusters do they find again?"""
+"""Fits to two halves of the rows, and how well they find the clusters of the whole fit again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._threads import apart
+from dpsearch._threads import concurrently
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.items import Items, log_predictive
 from dpsearch.levels.overlap import overlap
@@ -17,22 +17,22 @@ from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 
-_FEW_ROWS = 200  # for which refinement is thorough
-_FITTED = (1000, 2000)  # rows in both halves: a quarter of all, but between these numbers
+_FEW_ROWS = 200  # the most rows for which refinement is thorough
+_FITTED = (1000, 2000)  # bounds on the rows in both halves, which are a quarter of all otherwise
 
 
 class Halves(NamedTuple):
     """What two fits to disjoint halves of the rows found."""
 
-    # For each half [its components, components of the whole fit]: rows of the sample in both.
+    # For each half: rows of the sample by [its component, the component of the whole fit].
     tables: tuple[Matrix, ...]
-    n_clusters: tuple[int, ...]  # of the tree of each half, cut in the same way
+    n_clusters: tuple[int, ...]  # of each half's tree, cut like that of the whole fit
 
     def agreement(self, groups: Ints) -> float:
-        """Return how well the halves find clusters, sets of components of the whole fit, again.
+        """Return how well the halves find clusters, which are sets of the whole fit's components.
 
-        Each component of a half goes to the cluster that most of its rows are in.  The result is
-        the mean over halves of the adjusted Rand index of these clusters with the given ones.
+        Each component of a half is assigned to the cluster of most of its rows.  The result is the
+        mean over halves of the adjusted Rand index of this clustering with the given one.
         """
         return float(np.mean([_agreement(table, groups) for table in self.tables]))
 
@@ -40,9 +40,9 @@ class Halves(NamedTuple):
 def fit_halves(
     mixture: Mixture, items: Items, labels: Labels, temper: float | None, rng: Rng
 ) -> Halves:
-    """Fit two halves of some rows, which are in these components, under the same family.
+    """Fit two halves of some rows, which have these components as labels, under the same family.
 
-    `temper` is that of the trees that are cut; None if components are clusters.
+    `temper` is that of the overlaps of the trees; None if components are clusters.
     """
     wanted = int(np.clip(mixture.sizes.sum() // 4, *_FITTED))
     order = rng.permutation(items.n_items)[:wanted]
@@ -59,14 +59,14 @@ def fit_halves(
         return table, int(tree.cut().max()) + 1
 
     halves = map(np.sort, np.array_split(order, 2))
-    tables, counts = zip(*apart(*(partial(of_half, rows) for rows in halves)), strict=True)
+    tables, counts = zip(*concurrently(*(partial(of_half, rows) for rows in halves)), strict=True)
     return Halves(tables, counts)
 
 
 def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
     prior = mixture.prior
     problem = Problem.of_items(mixture.model, items, 0.0, prior)
-    # As where hyperparameters are learned: what refinement follows begins with a greedy search.
+    # As in the learning of hyperparameters, a greedy search suffices if refinement follows.
     labels = search(problem, beam_size=1 if prior.product_form else 10).labels
     if prior.product_form:
         thorough = items.n_items <= _FEW_ROWS
@@ -77,7 +77,7 @@ def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
 
 
 def _agreement(table: Matrix, groups: Ints) -> float:
-    """Return the adjusted Rand index of clusters and of components gathered to them."""
+    """Return the adjusted Rand index of the clusters and a half's components assigned to them."""
     clusters = np.arange(int(groups.max()) + 1)
     by_cluster = table @ (groups[:, None] == clusters).astype(np.float64)
     joint = (clusters[:, None] == by_cluster.argmax(axis=1)).astype(np.float64) @ by_cluster

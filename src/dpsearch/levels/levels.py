@@ -1,11 +1,11 @@
 """From components to clusters: the tree, the level where it is cut, and why.
 
-1. Memberships of at most 4,000 rows, each given all the others (`Mixture.log_memberships`),
-   are tempered by ζ = 1/4, which sees Gaussian components at twice their spread.  The tree of
+1. Memberships of at most 4,000 rows, each given all the others (`Mixture.log_memberships`), are
+   tempered by ζ = 1/4, which doubles the standard deviations of Gaussian components.  The tree of
    their overlaps (`tree`) can be cut where clusters share rows no more often than by chance.
-2. Are the rows of components that this would merge as certain of theirs as the mixture expects
-   (`check`)?  Then the clusters are the components.  If not, the tree is cut.
-3. Two halves of the rows are fitted (`halves`): how well do they find each level again?
+2. If the rows of components that this would merge are as certain of theirs as the mixture predicts
+   (`check`), the clusters are the components.  If not, the tree is cut.
+3. Fits to two halves of the rows (`halves`) show how well each level is found again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from dpsearch.mixture import Mixture
 
 TEMPER = 0.25
 _ROWS = 4000
-_LITTLE = 0.5  # agreement of fits to halves, below which the reason says so
+_LITTLE = 0.5  # agreement of fits to halves below which the reason mentions it
 AUTO, COMPONENTS = "auto", "components"
 
 
 class LevelOptions(NamedTuple):
-    """Which level is wanted, checked: `auto`, `components` or a number of clusters."""
+    """Which level to cut at, checked: `auto`, `components` or a number of clusters."""
 
     level: str | int = AUTO
     min_size: int = 1
 
     @classmethod
     def of(cls, level: Any, min_cluster_size: Any) -> LevelOptions:
-        """Return what the estimator's parameters mean."""
+        """Return the options for these parameters of the estimator."""
         if not (isinstance(level, str) and level in (AUTO, COMPONENTS)):
             try:
                 level = whole(level, "level", 1)
@@ -52,7 +52,7 @@ class LevelOptions(NamedTuple):
         return cls(level, whole(min_cluster_size, "min_cluster_size", 1))
 
     def at_most(self, n_components: int) -> LevelOptions:
-        """Return the same for a stream that may not have as many components yet."""
+        """Return the same options, with at most `n_components` clusters."""
         if isinstance(self.level, int) and self.level > n_components:
             return self._replace(level=n_components)
         return self
@@ -63,16 +63,16 @@ class Levels:
     """The tree over components, and what is known about its levels."""
 
     tree: Tree
-    merges: bool  # whether components were found to be parts of larger groups: the tree is cut
+    merges: bool  # whether components are parts of larger groups, so that the tree is cut
     finding: str  # what was found about the components, in words
-    # For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where that
-    # was not tried.
+    # For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN if that was
+    # not tried.
     agreement: Vector
     n_clusters_in_halves: tuple[int, ...] = ()
 
     @property
     def height(self) -> float:
-        """Where the tree is cut if the user says nothing: at 0, or below all merges."""
+        """The height of the cut for level 'auto': 0, or below all merges."""
         return 0.0 if self.merges else -np.inf
 
     def with_sizes(self, sizes: Ints) -> Levels:
@@ -96,16 +96,16 @@ class Levels:
 
     @property
     def n_apart(self) -> int:
-        """How many clusters are left if all components that overlap are merged."""
+        """How many clusters remain if all components that overlap are merged."""
         return int(self.tree.cut().max()) + 1
 
     def advised(self, options: LevelOptions, n_clusters: int) -> int | None:
-        """Return that number if it is smaller and fits to halves agree little; else None."""
+        """Return `n_apart` if it is smaller and fits to halves agree little; else None."""
         little = options.level == AUTO and self.agreement[n_clusters - 1] < _LITTLE
         return self.n_apart if little and self.n_apart < n_clusters else None
 
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
-        """Return in words what was found, and how it led to the clusters."""
+        """Return in words what was found, and how it determined the clusters."""
         n = self.tree.n_components
         components, clusters = count(n, "component"), count(n_clusters, "cluster")
         if isinstance(options.level, int):
@@ -141,9 +141,9 @@ def find_levels(
     *,
     halves: bool = True,
 ) -> Levels:
-    """Find the levels of a mixture, given rows that are in its components.
+    """Find the levels of a mixture, given items with its components as labels.
 
-    `matrix` has the rows of the items, of which each stands for as many points as its size says.
+    `matrix` has the rows of the items, each repeated as often as the item's size says.
     """
     n = mixture.n_components
     if n == 1:
@@ -155,7 +155,7 @@ def find_levels(
     items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     labels, matrix = labels[chosen], matrix[chosen]
     log_r = mixture.log_memberships(items, labels)
-    # A level can be asked for in any case, so the tree is always that of tempered overlaps.
+    # Any level may be requested later, so the tree is always that of tempered overlaps.
     tree = grow(overlap(log_r, TEMPER), mixture.sizes)
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"
@@ -187,7 +187,7 @@ def _found(mixture: Mixture, matrix: Any, labels: Labels, log_r: Any, rng: Any) 
 
 
 def _sample(sizes: Ints, rng: Any) -> Ints:
-    """Return at most 4,000 points, by the rows that stand for them, the same every time."""
+    """Return the rows of at most 4,000 points, the same every time."""
     n_points = int(sizes.sum())
     if n_points <= _ROWS:
         return np.repeat(np.arange(len(sizes)), sizes)

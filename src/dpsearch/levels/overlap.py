@@ -1,13 +1,13 @@
-"""How much components share: the overlap of memberships.
+"""The overlap of components: how much of their memberships they share.
 
 Row i belongs to component a with probability r_ia, given all other rows.  Tempered memberships
-r^ζ, normalised again, see components at a larger spread.  Then
+r^ζ, normalised again, are those of components with a larger spread.  With
 
-    P_ab = mean_i r_ia r_ib,    p_a = mean_i r_ia:
+    P_ab = mean_i r_ia r_ib    and    p_a = mean_i r_ia,
 
 P_ab is the probability that two draws of one row's component give a and b, and the lift
-P_ab / (p_a p_b) compares it with chance.  All in logarithms, since components that are far apart
-share less than floating point can tell from nothing.
+P_ab / (p_a p_b) compares it with chance.  All are kept as logarithms, since the overlap of distant
+components underflows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 from dpsearch._types import Matrix, Vector
 
-_LOST = 1e-290  # sums below have lost digits
+_LOST = 1e-290  # smaller sums have lost digits
 
 
 class Overlap(NamedTuple):
@@ -40,7 +40,7 @@ def overlap(log_memberships: Matrix, temper: float = 1.0) -> Overlap:
     if temper != 1.0:
         log_r = log_r - logsumexp(log_r, axis=1, keepdims=True)
     share = 1.0 / len(log_r)
-    # Components that few rows have anything of: each is scaled by its largest membership.
+    # Each component is scaled by its largest membership, which may be tiny.
     top = log_r.max(axis=0)
     scaled = np.exp(log_r - top)
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""Levels as plain arrays for a model file, and back; what comes from a file is checked."""
+"""Levels as plain arrays in a model file: writing, and reading with checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def arrays_of(levels: Levels) -> dict[str, Any]:
 
 
 def about(levels: Levels) -> dict[str, Any]:
-    """Return what else is to be kept."""
+    """Return the other fields to store, as plain values."""
     return {
         "merges": levels.merges,
         "finding": levels.finding,
@@ -33,7 +33,7 @@ def about(levels: Levels) -> dict[str, Any]:
 
 
 def levels_of(spec: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Ints) -> Levels:
-    """Return the levels that a file has, for components of these sizes."""
+    """Return the levels in a file, for components of these sizes."""
     n = len(sizes)
     shapes = {"merges": (n - 1, 2), "heights": (n - 1,), "log_lift": (n, n), "log_weights": (n,),
               "agreement": (n,)}  # fmt: skip
@@ -56,7 +56,7 @@ def levels_of(spec: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Ints) -
 
 
 def check_groups(groups: Any, n_components: int) -> Ints:
-    """Return the clusters of components from a file, if they are such."""
+    """Return the clusters of components in a file, checked."""
     fits = groups.shape == (n_components,) and groups.dtype == np.int64
     require(fits, "groups are not a cluster for each component")
     distinct = np.unique(groups)  # at most as many as there are components
@@ -66,7 +66,7 @@ def check_groups(groups: Any, n_components: int) -> Ints:
 
 
 def _node_sizes(merges: Ints, sizes: Ints) -> Ints:
-    """Return the points in each node; raise if the merges are not those of a tree."""
+    """Return the number of points in each node; raise if the merges are not those of a tree."""
     n = len(sizes)
     free = np.zeros(2 * n - 1, bool)
     free[:n] = True

@@ -1,8 +1,8 @@
-"""The tree over components: the two that share most are merged, again and again.
+"""The tree over components: the two of largest lift are merged repeatedly.
 
-P and p of merged components are sums, so the lift of a merged pair with another is a weighted mean
-of lifts: heights, −log lift, never fall from one merge to the next.  At height 0 two clusters share
-rows as often as by chance; below they share more.
+P and p of merged components are sums, so the lift of a merged pair with another component is a
+weighted mean of lifts.  Hence heights, which are −log lift, never decrease from one merge to the
+next.  At height 0 two clusters share rows as often as by chance; below it they share more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tree:
 
     @property
     def shift(self) -> float:
-        """What `linkage` adds to heights, so that none is below 0, which SciPy does not take."""
+        """The constant that `linkage` adds to heights, since SciPy accepts none below 0."""
         return max(0.0, -float(self.heights.min())) if len(self.heights) else 0.0
 
     @property
@@ -118,7 +118,7 @@ class Tree:
         return self._numbered(parent[:n])
 
     def _numbered(self, groups: Ints) -> Ints:
-        """Number clusters by size, the largest first; of equal ones that of the first component."""
+        """Number clusters by size, the largest first, and ties by their first component."""
         names, first, groups = np.unique(groups, return_index=True, return_inverse=True)
         sizes = np.bincount(groups, self.sizes[: self.n_components])
         order = np.lexsort((first, -sizes))
@@ -127,7 +127,7 @@ class Tree:
         return np.asarray(place[groups])
 
     def _absorbed(self, groups: Ints, least: int) -> Ints:
-        """Give clusters of fewer points to the one of the largest lift, the smallest first."""
+        """Join each cluster of fewer points to that of the largest lift, the smallest first."""
         n_clusters = int(groups.max()) + 1
         sizes = np.bincount(groups, self.sizes[: self.n_components])
         if n_clusters == 1 or sizes.min() >= least:
@@ -144,7 +144,7 @@ class Tree:
         return self._numbered(goes[groups])
 
     def _between(self, groups: Ints) -> tuple[Matrix, Vector]:
-        """Return log P of pairs of clusters, −∞ of each with itself, and log p of each."""
+        """Return log P of pairs of clusters, with −∞ on the diagonal, and log p of each."""
         n_clusters = int(groups.max()) + 1
         log_single = np.full(n_clusters, -np.inf)
         np.logaddexp.at(log_single, groups, self.log_weights)
@@ -157,10 +157,7 @@ class Tree:
         return np.asarray(out.T).copy(), log_single
 
     def nearest(self, groups: Ints, among: Any = True) -> Ints:
-        """Return for each cluster the other one, `among` some, that it shares most with.
-
-        −1 if there is none.
-        """
+        """Return for each cluster the other one, `among` some, of the largest lift; −1 if none."""
         n_clusters = int(groups.max()) + 1
         if n_clusters == 1:
             return np.full(1, -1)
@@ -179,7 +176,7 @@ def node_sizes(merges: Ints, sizes: Ints) -> Ints:
 
 
 def _join(log_pairs: Matrix, log_single: Vector, into: int, gone: int) -> None:
-    """Add the P and p of one cluster to those of another; it has nothing to share any more."""
+    """Add the P and p of the cluster `gone` to those of another, and set its own to zero."""
     log_single[into] = np.logaddexp(log_single[into], log_single[gone])
     joined = np.logaddexp(log_pairs[into], log_pairs[gone])
     log_pairs[into], log_pairs[:, into] = joined, joined
@@ -188,10 +185,10 @@ def _join(log_pairs: Matrix, log_single: Vector, into: int, gone: int) -> None:
 
 
 def grow(overlap: Overlap, sizes: Ints) -> Tree:
-    """Return the tree of components with this overlap, of these sizes."""
+    """Return the tree of components with this overlap and these sizes."""
     n = len(sizes)
     lift = overlap.log_lift
-    lift = np.maximum(lift, lift.T)  # equal but for rounding
+    lift = np.maximum(lift, lift.T)  # they are equal up to rounding
     log_pairs = lift + overlap.log_single[:, None] + overlap.log_single
     log_single = overlap.log_single.copy()
     np.fill_diagonal(log_pairs, -np.inf)

@@ -1,6 +1,6 @@
 """Priors on partitions.
 
-`by_name` finds a prior of this package, a registered one or one of an installed package.
+`by_name` finds a prior of this package, a registered one, or one of an installed package.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     P(m) = N!/α^(N) · α^K / Π_i i^{m_i} m_i!        (the paper's Eq. 2; Antoniak 1974, Prop. 3)
 
-m_i is the number of clusters of size i.  P(m) is the probability of the *shape* of a partition:
-it adds up all partitions of that shape, so as a probability of one partition it does not sum to 1
-and hardly penalises splitting.  `DirichletProcess` is the probability of one partition; this class
-exists to repeat the paper's figures.
+m_i is the number of clusters of size i.  P(m) is the probability of the *shape* of a partition, the
+sum over all partitions of that shape.  Used as the probability of one partition it does not sum to
+1 and hardly penalises splitting.  `DirichletProcess` gives the probability of one partition; this
+class exists to reproduce the paper's figures.
 
-Written as a product it is log V(K) + Σ log W(n_k) − Σ_i log m_i! with V = N! α^K/α^(N) and
-W(n) = 1/n.  Because of the last term, no solver but the prefix search takes it.
+log P(m) is log V(K) + Σ log W(n_k) − Σ_i log m_i! with V = N! α^K/α^(N) and W(n) = 1/n.  Because of
+the last term only the prefix search accepts it.
 """
 
 from __future__ import annotations

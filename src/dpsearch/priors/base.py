@@ -1,12 +1,12 @@
-"""The base class of priors on partitions, and the two tables that solvers see of a prior.
+"""The base class of priors on partitions, and the two tables through which solvers see a prior.
 
 A Gibbs-type prior (Gnedin & Pitman 2006; De Blasi et al. 2015) gives a partition of N points into
 K clusters of sizes n_1 … n_K the probability
 
     p(c) = V(K, N) · W(n_1) · … · W(n_K).
 
-`Tables` hold log V by number of clusters, up to the largest number possible, and log W by size, up
-to a million; beyond that its formula is as fast as memory.
+`Tables` hold log V by number of clusters, up to the largest possible number, and log W by size, up
+to a million; for larger sizes its formula is as fast as reading memory.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from dpsearch.registry import Described
 
 _HALF_LOG_2PI = 0.5 * LOG_2PI
 _MOST_SIZES = 2**20  # in a table of W
-_EXCLUDED = 1e12  # nats by which a cluster too many lowers log V where V is 0
+_EXCLUDED = 1e12  # nats that stand in log V for each cluster beyond those that the prior allows
 
 
 class Tables(NamedTuple):
     """A prior as kernels see it."""
 
     log_v: Vector  # [K] for K = 0 … the most clusters; entry 0 is 0 (no data)
-    log_w: Vector  # [n] for n = 0 … N, or up to where the formula takes over; entry 0 is 0
-    discount: float  # σ of that formula, W(n) = Γ(n − σ)/Γ(1 − σ)
+    log_w: Vector  # [n] for n = 0 … N or the largest size in the table; entry 0 is 0
+    discount: float  # σ of the formula for larger sizes, W(n) = Γ(n − σ)/Γ(1 − σ)
     log_w_base: float  # log Γ(1 − σ)
-    open_cost: float  # log prior factor of one more cluster of one point, next to a single one
+    open_cost: float  # log prior factor of a second cluster, of one point
     multiplicity: bool  # p(c) has a further factor Π_i 1/m_i!, m_i = number of clusters of size i
     most_clusters: int  # the largest number of clusters that the prior does not exclude
 
@@ -51,9 +51,9 @@ class Prior(Described):
     is an optional capability.
     """
 
-    # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
+    # Whether p(c) is V(K, N) Π W(n_k), as for all priors except AntoniakCounts.
     product_form: ClassVar[bool] = True
-    # Whether p(c) of n points is what the prior of n + 1 points gives to n of them.
+    # Whether p(c) of n points is the marginal of that of n + 1 points.
     consistent: ClassVar[bool] = False
 
     @abstractmethod
@@ -65,10 +65,10 @@ class Prior(Described):
 
     @abstractmethod
     def log_w(self, sizes: Ints) -> Vector:
-        """Return log W(n) for each of these sizes, with 0 at n = 0."""
+        """Return log W(n) for each size n, with 0 at n = 0."""
 
     def size_discount(self) -> float | None:
-        """Return σ if W(n) = Γ(n − σ)/Γ(1 − σ), as in exchangeable priors; None for another W."""
+        """Return σ if W(n) = Γ(n − σ)/Γ(1 − σ), as in consistent priors; None for another W."""
         return None
 
     def concentration(self) -> Concentration | None:
@@ -76,24 +76,24 @@ class Prior(Described):
         return None
 
     def sticks(self, n: int) -> tuple[Vector, Vector] | None:
-        """Return (a, b): the n largest-first sticks v_k ~ Beta(a_k, b_k); None without such a form.
+        """Return (a, b) of n sticks v_k ~ Beta(a_k, b_k) in size-biased order; None without sticks.
 
         The weight of component k is v_k Π_{j<k} (1 − v_j).
         """
         return None
 
     def completion_rule(self) -> Rule | None:
-        """Return how search completes p(c) that is not of product form: as that of counts."""
+        """Return the rule by which search completes a P(m) of counts; None for a product form."""
         return None
 
     def for_prediction(self) -> Prior:
-        """Return the prior by whose tables the clusters of a new point are weighted."""
+        """Return the prior whose tables weight the clusters of a new point."""
         return self
 
     def tables(self, n_points: int, most_clusters: int | None = None) -> Tables:
         """Return the tables for partitions of n_points points into up to `most_clusters` clusters.
 
-        By default there can be one cluster for each point.
+        By default there may be one cluster for each point.
         """
         discount = self.size_discount()
         most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
@@ -154,9 +154,9 @@ class Prior(Described):
 
 
 def _with_finite_penalties(log_v: Vector) -> Vector:
-    """Replace −∞ by numbers so low that solvers leave excluded numbers of clusters.
+    """Replace −∞ by values so low that solvers move away from excluded numbers of clusters.
 
-    Differences of infinities are not numbers, and a solver may start where V is 0.
+    A solver may start where V is 0, and differences of infinities are NaN.
     """
     if np.isfinite(log_v).all():
         return log_v
@@ -202,7 +202,7 @@ def _best_of_all_completions(tables: Tables, sizes: Ints, remaining: int) -> flo
 
 
 def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
-    """Return cluster sizes as an array, or raise; `empty` allows that there are none."""
+    """Return cluster sizes as an array, or raise `ParameterError`; `empty` allows none."""
     out = np.asarray(sizes, dtype=np.int64).reshape(-1)
     if (out < 1).any() or (len(out) == 0 and not empty):
         raise ParameterError.must("sizes", "be one or more integers ≥ 1", list(sizes))
@@ -211,7 +211,7 @@ def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
 
 @inner
 def size_weight(tables, n):  # type: ignore[no-untyped-def]
-    """Return log W(n); beyond the table by Stirling's series, exact there to the last digit."""
+    """Return log W(n); beyond the table by Stirling's series, which has full precision there."""
     if n < tables.log_w.shape[0]:
         return tables.log_w[n]
     x = n - tables.discount
@@ -228,7 +228,7 @@ def size_step(tables, n):  # type: ignore[no-untyped-def]
 
 
 def size_weights(tables: Tables, sizes: Ints) -> Vector:
-    """Return log W(n) for each of these sizes."""
+    """Return log W(n) for each size n."""
     out: Vector = tables.log_w[np.minimum(sizes, len(tables.log_w) - 1)]
     for at in np.flatnonzero(sizes >= len(tables.log_w)):
         out[at] = size_weight.py_func(tables, sizes[at])  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ def size_weights(tables: Tables, sizes: Ints) -> Vector:
 
 
 def size_steps(tables: Tables, sizes: Ints) -> Vector:
-    """Return log W(n + 1) − log W(n) for each of these sizes."""
+    """Return log W(n + 1) − log W(n) for each size n."""
     upto = np.minimum(sizes, len(tables.log_w) - 2)
     out: Vector = tables.log_w[upto + 1] - tables.log_w[upto]
     beyond = upto < sizes
@@ -257,9 +257,9 @@ def log_prior(tables: Tables, sizes: Ints) -> float:
 def log_completion(tables, n_clusters, largest, remaining):  # type: ignore[no-untyped-def]
     """Return the largest log [V(K', N) · added W] over completions of a product-form prior.
 
-    log W must be convex (`has_convex_sizes`).  With t new clusters it is then best to make them
-    single points and to give all others to the largest cluster; if nothing is placed yet, one of
-    the new clusters takes them.  The best t is found by trying each.
+    log W must be convex (`has_convex_sizes`).  The best completion with t new clusters then makes
+    them single points and adds all others to the largest cluster, or to one of the new clusters if
+    nothing is placed yet.  Every t is tried.
     """
     if remaining == 0:
         return tables.log_v[n_clusters]

@@ -1,13 +1,13 @@
 """The paper's greedy completion of P(m), for many vectors of counts that differ by one point.
 
-A point placed changes P(m) by α/(m_1 + 1) if it opens a cluster, and by
+Placing a point multiplies P(m) by α/(m_1 + 1) if it opens a cluster, and by
 i m_i / ((i + 1)(m_{i+1} + 1)) if it joins one of size i (the paper's Eq. 3).  The remaining points
-are placed one by one where P(m) grows most.  One cluster alone of its size cannot beat a larger
-one; so only the *repeated* sizes, the largest one and a new cluster need be looked at, and a
-completion takes a few steps over a few sizes, however many clusters there are.
+are placed one by one where P(m) grows most.  A cluster that is the only one of its size cannot beat
+a larger one.  So only the *repeated* sizes, the largest size and a new cluster are compared, and a
+completion takes a few steps over a few sizes for any number of clusters.
 
-The completion from m is also that from m with one lone cluster grown from size s to s + 1, unless
-it has looked at one of these two sizes: `marks` has those that it looked at.
+If the only cluster of size s has grown to s + 1, the completion of m still applies, unless it has
+examined one of these two sizes.  `marks` says which sizes it has examined.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 
-_TIE = 1.0 + 1e-12  # factors nearer to each other than this are equal but for rounding
-_SMALLEST, _LARGEST = 1e-200, 1e200  # products of factors beyond go into a sum of logarithms
+_TIE = 1.0 + 1e-12  # factors whose ratio is below this are equal up to rounding
+_SMALLEST, _LARGEST = 1e-200, 1e200  # products beyond these are replaced by their logarithms
 
 
 class Rule(NamedTuple):
@@ -31,24 +31,24 @@ class Rule(NamedTuple):
     early_stop: bool
 
 
-NO_RULE = Rule(1.0, False)  # for kernels, with a prior of product form
+NO_RULE = Rule(1.0, False)  # passed to kernels with a prior of product form
 
 
 class Completion(NamedTuple):
-    """Counts of cluster sizes, and working space; everything is 0 between two uses."""
+    """Counts of cluster sizes, and working space; `forget_sizes` restores it after each use."""
 
     counts: Any  # int32 [size]: m
-    marks: Any  # bool [size]: looked at by the completion from m
-    marked: Ints  # the sizes of which this is true, for as many as `path[1]` says
-    repeated: Ints  # sizes with m > 1, ascending
-    now: Ints  # the same while a completion goes on
-    steps: Ints  # the sizes that it has made one larger
+    marks: Any  # bool [size]: whether the completion from m has examined this size
+    marked: Ints  # the first path[1] entries are the sizes that it has examined
+    repeated: Ints  # the first path[0] entries are the sizes with m > 1, ascending
+    now: Ints  # the same in the course of a completion
+    steps: Ints  # the sizes of the clusters that each step of a completion has enlarged
     values: Vector  # [size]: log P(m) completed after a point joins a cluster of this size, or NaN
-    path: Ints  # how many: repeated sizes, marked sizes; the largest size
+    path: Ints  # [3]: the number of repeated sizes, of marked sizes, and the largest size
 
 
 def completion_room(n_points: int) -> Completion:
-    """Return working space: n points have at most √(2n) distinct cluster sizes."""
+    """Return working space for n points, which have at most √(2n) distinct cluster sizes."""
     distinct = math.isqrt(2 * n_points) + 4
     return Completion(
         np.zeros(n_points + 3, np.int32),
@@ -93,7 +93,7 @@ def count_sizes(tables, sizes, room):  # type: ignore[no-untyped-def]
 
 @inner
 def forget_sizes(sizes, room):  # type: ignore[no-untyped-def]
-    """Make the counts and marks 0 again."""
+    """Reset the counts, marks and values."""
     for k in range(sizes.shape[0]):
         room.counts[sizes[k]] = 0
         room.values[sizes[k]] = np.nan
@@ -104,15 +104,15 @@ def forget_sizes(sizes, room):  # type: ignore[no-untyped-def]
 
 @inner
 def complete_as_they_are(tables, n_clusters, remaining, rule, room):  # type: ignore[no-untyped-def]
-    """Return what the completion adds to log P(m), and mark the sizes that it looks at."""
+    """Return what the completion adds to log P(m), and mark the sizes that it examines."""
     return _completed(tables, n_clusters, 0, True, remaining, rule, room)
 
 
 @inner
 def value_after(tables, n_clusters, size, value, plain, remaining, rule, room):  # type: ignore[no-untyped-def]
-    """Return log P(m), completed, after one more point joins a cluster of this size (0: a new one).
+    """Return log P(m) completed after a point joins a cluster of this size (0: a new cluster).
 
-    `value` is log P(m), `plain` what `complete_as_they_are` returned for as many remaining points.
+    `value` is log P(m), `plain` the result of `complete_as_they_are` for the same `remaining`.
     """
     counts, marks = room.counts, room.marks
     alone = counts[size] == 1 and counts[size + 1] == 0
@@ -145,9 +145,9 @@ def value_after(tables, n_clusters, size, value, plain, remaining, rule, room): 
 
 @inner
 def _completed(tables, n_clusters, changed, marking, remaining, rule, room):  # type: ignore[no-untyped-def]
-    """Return what the greedy completion adds to log P(m); the counts are as before.
+    """Return what the greedy completion adds to log P(m), leaving the counts as they were.
 
-    The repeated sizes are in room.now if they have `changed`, else in room.repeated.
+    The repeated sizes are in `room.now` if they have `changed`, else in `room.repeated`.
     """
     counts, now, steps = room.counts, room.now, room.steps
     n_repeated, largest = room.path[0], room.path[2]
@@ -213,7 +213,7 @@ def _mark(room, size):  # type: ignore[no-untyped-def]
 
 @inner
 def _grow(counts, repeated, n_repeated, size):  # type: ignore[no-untyped-def]
-    """Make a cluster of this size (0: none) one larger; return the number of repeated sizes."""
+    """Enlarge a cluster of this size (0: a new one) by 1; return the number of repeated sizes."""
     if size > 0:
         counts[size] -= 1
         if counts[size] == 1:
@@ -231,7 +231,7 @@ def _grow(counts, repeated, n_repeated, size):  # type: ignore[no-untyped-def]
 
 @inner
 def _insert(repeated, n_repeated, size):  # type: ignore[no-untyped-def]
-    """Insert a size in order; return how many there are."""
+    """Insert a size in ascending order; return the number of repeated sizes."""
     at = n_repeated
     while at > 0 and repeated[at - 1] > size:
         repeated[at] = repeated[at - 1]

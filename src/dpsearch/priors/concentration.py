@@ -1,4 +1,4 @@
-"""The concentration α of a prior (an optional capability), and a Gamma prior on it.
+"""The concentration α of a prior, which is an optional capability, and a Gamma prior on α.
 
 Given a partition of N points into K clusters under a Dirichlet process, and α ~ Gamma(shape, rate)
 (Escobar & West 1995),
@@ -43,8 +43,8 @@ class Gamma:
 class Concentration(ABC):
     """The distribution of the concentration α of a prior, given a partition."""
 
-    # The prior on α, if V(K, N) is the integral of α^K/α^(N) over it: samplers can then draw α in
-    # turn with the partition.
+    # The prior on α, if V(K, N) is the integral of α^K/α^(N) over it; samplers can then draw α and
+    # the partition in turn.
     gamma: Gamma | None = None
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Concentration(ABC):
 
     @abstractmethod
     def draw(self, n_points: int, n_clusters: Any, rng: Rng) -> Vector:
-        """Return independent draws from p(α | K, N), one for each number of clusters given."""
+        """Return independent draws from p(α | K, N), one for each given number of clusters."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def _mean(gamma: Gamma, n_points: int, n_clusters: int) -> float:
 
 @lru_cache(maxsize=1024)
 def _distribution(gamma: Gamma, n_points: int, n_clusters: int) -> tuple[Vector, Vector]:
-    """Return a fine grid of log α, and the probability below each value."""
+    """Return a fine grid of log α, and the distribution function at its values."""
     grid = np.linspace(-46.0, 30.0, 2001)
-    for _ in range(2):  # coarse, then where the mass is
+    for _ in range(2):  # first a coarse grid, then one where the mass is
         density = _log_density(gamma, n_points, n_clusters, grid)
         inside = np.flatnonzero(density > density.max() - 40.0)
         low, high = max(inside[0] - 1, 0), min(inside[-1] + 1, len(grid) - 1)
@@ -113,7 +113,7 @@ def _distribution(gamma: Gamma, n_points: int, n_clusters: int) -> tuple[Vector,
 def _log_density(gamma: Gamma, n_points: int, n_clusters: int | Vector, u: Vector) -> Vector:
     """Return log p(u, K | N) of u = log α, up to a constant.
 
-    With Γ(α) = Γ(1 + α)/α, which is exact where e^u underflows.
+    Γ(α) is computed as Γ(1 + α)/α, which is exact even if e^u underflows.
     """
     alpha = np.exp(u)
     power = n_clusters + float(gamma.shape) - 1.0
@@ -122,7 +122,7 @@ def _log_density(gamma: Gamma, n_points: int, n_clusters: int | Vector, u: Vecto
 
 def log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     """Return log ∫ α^K Γ(α)/Γ(α + N) Gamma(α; shape, rate) dα for some numbers K of clusters."""
-    few = clusters <= 2.0  # their tails are long
+    few = clusters <= 2.0  # these have long tails, and so need more steps
     out = np.empty(len(clusters))
     for chosen in (few, ~few):
         if chosen.any():
@@ -131,9 +131,9 @@ def log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
 
 
 def log_gamma_ratio(alpha: Any, n: int) -> Any:
-    """Return log Γ(α + n) − log Γ(α + 1) for n ≥ 1, also for large α, where both are huge.
+    """Return log Γ(α + n) − log Γ(α + 1) for n ≥ 1, without cancellation for large α.
 
-    Beyond 10^4, by the difference of Stirling's series, in which nothing cancels.
+    For α above 10^4 it is the difference of Stirling's series, rearranged so that nothing cancels.
     """
     alpha = np.asarray(alpha, dtype=np.float64)
     near = np.minimum(alpha, 1e4)
@@ -145,7 +145,7 @@ def log_gamma_ratio(alpha: Any, n: int) -> Any:
 
 
 def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
-    """Apply the trapezoidal rule in u = log α around the mode of each integrand.
+    """Return log integrals by the trapezoidal rule in u = log α around the mode of each integrand.
 
     The integrand is analytic and falls off at least exponentially on both sides, so the rule
     converges faster than any power of its step.
@@ -162,22 +162,22 @@ def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
         inner = digamma(1.0 + alpha) - digamma(alpha + n_points) - rate
         return np.asarray(power + alpha * inner)
 
-    # Below u = −40 the integrand is e^(power·u)/Γ(N) to the last digit, and its integral known.
+    # Below u = −40 the integrand is e^(power·u)/Γ(N) in double precision, with a known integral.
     edge = -40.0
     tail = power * edge - math.lgamma(n_points) - np.log(power)
     # Above, it is log-concave in u, so its slope has one zero: bisect for the mode, then for the
-    # places on both sides where it has fallen by e^-60.
+    # points on both sides where it has fallen by e^-60.
     low = np.full(power.shape, edge)
     high = np.full(power.shape, math.log(n_points + 1.0) + math.log1p((shape + 1.0) / rate) + 10.0)
     mode, _ = _bisect(lambda u: slope(u) > 0.0, low, high, 50)
     peak = log_integrand(mode)
     left, _ = _bisect(lambda u: log_integrand(u) < peak - 60.0, low, mode, 12)
     _, right = _bisect(lambda u: log_integrand(u) >= peak - 60.0, mode, high, 12)
-    # A long tail on the left and a fall of width about 1 on the right need many steps.
+    # A long tail on the left with a fall over a unit length on the right needs many steps.
     steps = 400 if power.min() > 1.0 else 4000
     u = left + (right - left) * np.linspace(0.0, 1.0, steps + 1)
     weights = np.ones(steps + 1)
-    weights[[0, -1]] = 0.5  # the integral need not begin where the integrand vanishes
+    weights[[0, -1]] = 0.5  # since the integrand need not vanish at the ends
     total = (np.exp(log_integrand(u) - peak) * weights).sum(axis=1, keepdims=True)
     inside = peak + np.log(total * (right - left) / steps)
     return np.asarray(constant + np.logaddexp(inside, tail))[:, 0]
@@ -186,7 +186,7 @@ def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
 def _bisect(  # type: ignore[no-untyped-def]
     below, low: Vector, high: Vector, steps: int
 ) -> tuple[Vector, Vector]:
-    """Return a lower and an upper end of where `below` turns from true to false."""
+    """Return an interval in which `below` changes from true to false."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
         is_below = below(middle)

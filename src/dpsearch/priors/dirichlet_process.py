@@ -31,7 +31,7 @@ from dpsearch.priors.concentration import (
     log_integral,
 )
 
-# Of `_integrated_log_v`: how near to an end is near, and the nodes on each piece.
+# In `_integrated_log_v`: the distance from an end that is near, and the nodes on each piece.
 _NEAR = 64
 _NODES = 24
 _LARGEST_TABLE = 2**20
@@ -86,7 +86,7 @@ class DirichletProcess(Prior):
         return out
 
     def sticks(self, n: int) -> tuple[Vector, Vector]:
-        """Beta(1, α) (Sethuraman 1994); with a prior on α, at its mean."""
+        """Return Beta(1, α) (Sethuraman 1994), at the mean of α if α has a prior."""
         gamma = self.alpha if isinstance(self.alpha, Gamma) else None
         alpha = self.alpha if gamma is None else gamma.shape / gamma.rate
         return np.ones(n), np.full(n, float(alpha))  # type: ignore[arg-type]
@@ -104,20 +104,20 @@ class DirichletProcess(Prior):
         return FixedConcentration(self.alpha)
 
 
-@lru_cache(maxsize=1)  # problems of about one size follow each other
+@lru_cache(maxsize=1)  # consecutive problems are mostly of about the same size
 def _log_gammas(bits: int) -> Vector:
     """Return log Γ(n) for n below 2^bits."""
     return log_gamma_table(0.0, 2**bits)
 
 
-@lru_cache(maxsize=8)  # every mixture of a sampler's draws needs the same
+@lru_cache(maxsize=8)  # all mixtures of a sampler's draws need the same
 def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector:
     """Return log V(K, N) under a Gamma prior on α for K = 0 … most_clusters.
 
-    As a function of K it is analytic, but for K near 0 and, if the rate is small, near N.  So there
-    is quadrature for every K near both ends, and between them for the nodes of polynomials on
-    pieces whose lengths double with the distance from the nearer end, on which interpolation at
-    Chebyshev's nodes converges geometrically.
+    As a function of K it is analytic and smooth except for K near 0 and, if the rate is small, near
+    N.  So quadrature is used for every K near both ends.  Between them it is used at Chebyshev's
+    nodes on pieces whose lengths double with the distance from the nearer end, where interpolation
+    converges geometrically.
     """
     n_pieces = max(0, math.ceil(math.log2(most_clusters / (2 * _NEAR))))
     distances = np.minimum(_NEAR * 2.0 ** np.arange(n_pieces + 1), most_clusters / 2)
@@ -140,13 +140,14 @@ def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector
 
 
 def _interpolated(heights: Vector, x: Vector) -> Vector:
-    """Return the values at x of the polynomial that has these values at Chebyshev's nodes.
+    """Return the values at x of the polynomial that has these heights at Chebyshev's nodes.
 
-    Only what it differs by from a line is a sum of polynomials: digits are lost in it.
+    A line is subtracted first, since the sum of polynomials loses digits.
     """
     nodes = chebyshev.chebpts1(_NODES)
     slope = (heights[-1] - heights[0]) / (nodes[-1] - nodes[0])
-    bent = heights - heights[0] - slope * (nodes - nodes[0])
+    residuals = heights - heights[0] - slope * (nodes - nodes[0])
     transform = chebyshev.chebvander(nodes, _NODES - 1).T * (2.0 / _NODES)
     transform[0] *= 0.5
-    return np.asarray(heights[0] + slope * (x - nodes[0]) + chebyshev.chebval(x, transform @ bent))
+    line = heights[0] + slope * (x - nodes[0])
+    return np.asarray(line + chebyshev.chebval(x, transform @ residuals))

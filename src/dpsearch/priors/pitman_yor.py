@@ -66,7 +66,7 @@ class PitmanYor(Prior):
         return float(self.discount)
 
     def sticks(self, n: int) -> tuple[Vector, Vector]:
-        """Beta(1 − σ, α + kσ) (Pitman & Yor 1997)."""
+        """Return Beta(1 − σ, α + kσ) (Pitman & Yor 1997)."""
         ranks = np.arange(1, n + 1)
         return np.full(n, 1.0 - self.discount), np.asarray(self.alpha + self.discount * ranks)
 
