@@ -34,8 +34,9 @@ def against_enumeration(count: int, seed: int) -> Outcome:
     """Certify adversarial small sets, and compare with the best of all partitions."""
     return _outcome(
         "certificates against enumeration",
-        "small sets with ties, copies, extreme scales and α, all families that certify takes: a"
-        " bound below the best partition, a wrong proof, an honest certificate not verified",
+        "small sets with ties, copies, extreme scales and extreme α, under all families that"
+        " certify takes; broken by a bound below the best partition, a wrong proof, or an honest"
+        " certificate that is not verified",
         _against_enumeration, count, seed,
     )  # fmt: skip
 
@@ -44,7 +45,8 @@ def against_integer_programme(count: int, seed: int) -> Outcome:
     """Certify small sets, and compare with HiGHS on the set partitioning over all sets."""
     return _outcome(
         "certificates against an integer programme",
-        "small sets, all 2ⁿ − 1 clusters given to HiGHS: another optimum than certify's",
+        "small sets, whose 2ⁿ − 1 possible clusters are all given to HiGHS; broken if its optimum"
+        " differs from that of certify",
         _against_integer_programme, count, seed,
     )  # fmt: skip
 
@@ -68,8 +70,8 @@ def forged(count: int, seed: int) -> Outcome:
             _tell(f"forged {seed} {tried - 1}: {forgery.__name__} of certificate {number}: {why}")
     return Outcome(
         "forged certificates",
-        f"{len(FORGERIES)} ways to make a certificate say something false, over every field: one"
-        " that is accepted, or that makes verify raise",
+        f"{len(FORGERIES)} ways to falsify a certificate, in every field; broken if one is"
+        " accepted or makes verify raise an error",
         tried, failed, time.perf_counter() - begun,
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ def cluster(count: int, seed: int) -> Outcome:
                     f"a worker killed after {delay:.3f} of {length:.3f} s",
                 )
     what = (
-        "SIGKILL of a worker of a Dask cluster of processes at a random moment of a fit in shards"
+        "SIGKILL of a worker of a Dask cluster of processes, at a random moment of a fit in shards"
     )
     return Outcome("cluster", what, tried, failed, time.perf_counter() - begun)
 

@@ -86,7 +86,7 @@ def write_page(page: Path, outcome: Outcome) -> None:
 
 
 def _table(outcomes: dict[str, dict[str, str | int | float]]) -> str:
-    lines = ["| attack | what is done | times | promises broken | minutes |"]
+    lines = ["| attack | description | times | promises broken | minutes |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for name, one in sorted(outcomes.items()):
         counts = f"{one['tried']:,} | {one['failed']:,} | {float(one['seconds']) / 60.0:.1f}"

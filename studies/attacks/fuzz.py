@@ -186,7 +186,7 @@ def fuzz_model_file(count: int, seed: int) -> Outcome:
             assert found.shape == (5, model.n_clusters_)
             assert os.listdir(name) == ["model.npz"]
 
-        what = "bytes flipped, cut and put in, and hostile values in every field and array"
+        what = "bytes flipped, removed and inserted, and hostile values in every field and array"
         return _fuzzed("fuzz_model_file", what, count, seed, _damage(models), law)
 
 
@@ -243,7 +243,7 @@ def fuzz_csv(count: int, seed: int) -> Outcome:
             assert table.n_rows == table.X.shape[0] > 0
             assert table.n_columns == table.X.shape[1]
 
-        what = "texts like tables and any bytes, with options of reading, read as CSV"
+        what = "texts that resemble tables and arbitrary bytes, read as CSV with various options"
         strategy = st.tuples(_texts(), _READINGS)
         return _fuzzed("fuzz_csv", what, count, seed, strategy, law)
 
@@ -289,7 +289,7 @@ def fuzz_command_line(count: int, seed: int) -> Outcome:
                 if path.name not in ("x.csv", "model.npz"):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-        what = "commands with any words after them, options, numbers and nonsense"
+        what = "commands followed by arbitrary words, options, numbers and nonsense"
         return _fuzzed("fuzz_command_line", what, count, seed, _COMMANDS, law)
     finally:
         os.chdir(before)
@@ -347,5 +347,5 @@ def fuzz_problem(count: int, seed: int) -> Outcome:
         assert np.isfinite(found.log_joint)
         assert abs(value - found.log_joint) <= 1e-6 * max(1.0, abs(value))
 
-    what = "arrays, lists and sparse matrices of any numbers under any family and prior"
+    what = "arrays, lists and sparse matrices of arbitrary numbers under every family and prior"
     return _fuzzed("fuzz_problem", what, count, seed, _problems(), law)

@@ -41,8 +41,8 @@ def interrupts(count: int, seed: int) -> Outcome:
         chain._LEG_NUMBERS = before
     what = (
         "KeyboardInterrupt before a random line of a second fit, of a batch of partial_fit and of"
-        " gibbs with a checkpoint, and SIGINT at random moments of a stream of batches; what was"
-        " interrupted is done again"
+        " gibbs with a checkpoint, and SIGINT at random moments of a stream of batches; the"
+        " interrupted work is then repeated"
     )
     return Outcome("interrupts", what, count, failed, time.perf_counter() - begun)
 

@@ -33,9 +33,9 @@ def kills(count: int, seed: int) -> Outcome:
                 attempt = partial(_killed_writing, trial, at, delay)
             failed += failures(attempt, f"{trial.victim.name} {about}")
     what = (
-        "SIGKILL at a random moment, or in every other case an unhandled SIGALRM within 10 ms of a"
-        " random write, of fit, fit --force, with a report, predict, partial_fit with save, gibbs"
-        " and shards with checkpoints, and of every writer; then the same work again"
+        "SIGKILL at a random moment or, in every other case, an unhandled SIGALRM within 10 ms of"
+        " a random write, during fit, fit --force, fit with a report, predict, partial_fit with"
+        " save, gibbs and shards with checkpoints, and every writer; then the same work again"
     )
     return Outcome("kills", what, tried, failed, time.perf_counter() - begun)
 

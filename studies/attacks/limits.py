@@ -32,8 +32,8 @@ def memory(count: int, seed: int) -> Outcome:
                 f"{trial.victim.name} with {more / 1e6:.1f} MB more",
             )
     what = (
-        "64 KB to 512 MB of address space more than the process has when the work begins"
-        " (RLIMIT_AS); then the same work again"
+        "the work with only 64 KB to 512 MB more address space than the process has at the"
+        " beginning (RLIMIT_AS); then the same work again"
     )
     return Outcome("memory", what, tried, failed, time.perf_counter() - begun)
 
@@ -69,8 +69,8 @@ def clocks(count: int, seed: int) -> Outcome:
         own = int(rng.integers(2**31))
         failed += failures(lambda s=own: _limited(s), f"a time limit, seed {own}")  # type: ignore[misc]
     what = (
-        "the same work while the time of day jumps by up to a year both ways, and other clocks"
-        " forward by up to an hour; and refinement with a time limit"
+        "the same work while the time of day jumps by up to a year in both directions, and other"
+        " clocks forward by up to an hour; also refinement with a time limit"
     )
     return Outcome("clocks", what, tried, failed, time.perf_counter() - begun)
 

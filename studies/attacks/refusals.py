@@ -39,8 +39,8 @@ def refusals(count: int, seed: int) -> Outcome:
                 f"{trial.victim.name} with {about}",
             )
     what = (
-        "ENOSPC, EACCES or EIO from one write of the same work, or from all after it, or a limit on"
-        " the size of files; then the same work again"
+        "ENOSPC, EACCES or EIO from one write during the same work, or also from all later writes,"
+        " or a limit on the size of files; then the same work again"
     )
     return Outcome("refusals", what, tried, failed, time.perf_counter() - begun)
 

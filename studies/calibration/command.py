@@ -137,12 +137,12 @@ def section(found: Found, count: int) -> list[str]:
     values = [one.p_value() for one in found.ranks]
     spread = kstest([one.p_value() for one in found.ranks if not one.at_most], "uniform").pvalue
     lines = [
-        "", f"{count:,} data sets of {N_ROWS} rows for each line of the table and each of the"
-        f" {len(KINDS)} families: {len(found.ranks)} tests. Ranks are not uniform, at a level of"
-        f" {LEVEL:.0%} for all tests together, if a p-value is below {found.threshold:.1e}"
-        f" (Bonferroni). The smallest is {min(values):.2g}; {len(found.failed())} of"
-        f" {len(found.ranks)} are below. The p-values themselves are uniform:"
-        f" Kolmogorov–Smirnov p = {spread:.2f}.",
+        "", f"There are {count:,} data sets of {N_ROWS} rows for each line of the table and each of"
+        f" the {len(KINDS)} families, which makes {len(found.ranks)} tests. Ranks are not uniform,"
+        f" at a level of {LEVEL:.0%} for all tests together, if a p-value is below"
+        f" {found.threshold:.1e} (Bonferroni). The smallest p-value is {min(values):.2g};"
+        f" {len(found.failed())} of {len(found.ranks)} are below the threshold. The uniformity of"
+        f" the p-values themselves has a Kolmogorov–Smirnov p-value of {spread:.2f}.",
         "", "| what is ranked | procedure | tests | smallest p-value |",
         "| --- | --- | --- | --- |",
     ]  # fmt: skip
@@ -153,24 +153,24 @@ def section(found: Found, count: int) -> list[str]:
         lines.append(f"| {what} | {procedure} | {len(own)} | {min(own):.2g} |")
     lines += [
         "",
-        f"Bugs planted, and the p-value of the ranks that show them, of"
+        "Planted bugs, and the p-value of the ranks that reveal them, from"
         f" {_FOR_BUGS * count:,} data sets:",
         "",
     ]
     lines += ["| bug | seen in | p-value |", "| --- | --- | --- |"]
     for what, ranks in found.bugs:
         lines.append(f"| {what} | {ranks.what} | {ranks.p_value():.1e} |")
-    lines += ["", "Probabilities that a new row shares a cluster with a row of the fit, and how"
-              " often it did, all families together:", ""]  # fmt: skip
+    lines += ["", "Stated probabilities that a new row shares a cluster with a row of the fit, and"
+              " how often it did (stated → true), for all families together:", ""]  # fmt: skip
     bins = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(_EDGES)]
-    lines += ["| by | " + " | ".join(bins) + " |", "| --- |" + " --- |" * len(bins)]
+    lines += ["| stated by | " + " | ".join(bins) + " |", "| --- |" + " --- |" * len(bins)]
     lines.append(_reliability_row("draws of the posterior", found.reliability))
     for n_rows in _MAP_ROWS:
         own_best = [one.memberships for one in found.best if one.n_rows == n_rows]
         lines.append(_reliability_row(f"the best partition of {n_rows} rows", own_best))
-    lines += ["", "Shares of rows that the best partition calls outliers, though they come from the"
-              " model:", "",
-              "| family | rows | new rows at .01 | at .05 | rows of the fit at .01 | at .05 |"
+    lines += ["", "Shares of rows that the best partition calls outliers, although they come from"
+              " the model:", "",
+              "| family | rows | new rows at 0.01 | at 0.05 | rows of the fit at 0.01 | at 0.05 |"
               " adjusted Rand index with the true partition |",
               "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for one_map in found.best:

@@ -61,19 +61,19 @@ def _whole_draws() -> Any:
 
 BUGS = (
     Bug(
-        "the update of α has a shape that is one too large", _shape,
+        "the shape in the update of α is too large by one", _shape,
         lambda count, seed: [*of_samplers("Gaussian", "gibbs, α sampled", count, seed)],
     ),
     Bug(
-        "n where n − 1 is meant in the weight of a cluster", _guest_counted_twice,
+        "the weight of a cluster has n instead of n − 1", _guest_counted_twice,
         lambda count, seed: [*of_samplers("Gaussian", "gibbs, α fixed", count, seed)],
     ),
     Bug(
-        "predictions do not weigh clusters by their sizes", _no_sizes,
+        "predictions do not weight clusters by their sizes", _no_sizes,
         lambda count, seed: of_predictions("Bernoulli", count, seed)[0],
     ),
     Bug(
-        "a row with a gap is compared with draws that have none", _whole_draws,
+        "a row with a gap is compared with draws without gaps", _whole_draws,
         lambda count, seed: [of_outliers("Gaussian", True, count, seed)],
     ),
 )  # fmt: skip

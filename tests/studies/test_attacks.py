@@ -41,7 +41,7 @@ def test_counts_of_different_days_share_the_page(tmp_path):
     write_page(page, Outcome("b", "second", 2000, 0, 90.0))
     lines = page.read_text().split("\n")
     assert [line for line in lines if line.startswith(("| a", "| b"))] == [
-        "| attack | what is done | times | promises broken | minutes |",
+        "| attack | description | times | promises broken | minutes |",
         "| a | first | 5 | 1 | 0.0 |",
         "| b | second | 2,000 | 0 | 1.5 |",
     ]
