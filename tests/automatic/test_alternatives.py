@@ -205,6 +205,27 @@ def test_relations_have_no_coefficient_that_is_only_rounding():
     assert np.isnan(found.seen(X)[5, 1])
 
 
+def test_totals_of_counts_in_a_mixed_table_with_gaps():
+    rng = np.random.default_rng(1)
+    group = rng.integers(2, size=400)
+    wins, losses = rng.poisson(np.array([4, 12])[group]), rng.poisson(np.array([6, 2])[group])
+    draws = rng.negative_binomial(2, 0.3, 400)
+    frame = pd.DataFrame({"wins": wins, "losses": losses, "draws": draws, "height": 0.0})
+    frame["height"] = rng.normal(180.0, 8.0, 400)
+    frame["league"] = rng.choice(["first", "second", "third"], 400)
+    frame["games"] = wins + losses + draws
+    frame = frame.astype({"losses": float, "games": float})
+    frame.loc[rng.random(400) < 0.03, "losses"] = np.nan
+    frame.loc[rng.random(400) < 0.03, "games"] = np.nan
+    model = DPMixture(random_state=0).fit(frame)
+    assert "games follows from the others" in model.reason_
+    assert model.n_clusters_ == 2
+    assert adjusted_rand_score(group, model.labels_) > 0.8
+    filled = model.impute(frame)
+    known = frame.losses.isna() & frame.games.notna()
+    np.testing.assert_allclose(filled["losses"][known], losses[known])
+
+
 def test_a_rating_with_gaps_beside_a_price_with_tax():
     rng = np.random.default_rng(11)
     group = rng.integers(2, size=300)

@@ -190,6 +190,11 @@ def _chosen(
                 f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
             )
         return _learned(table, kind.suggest_for(table), "as named", prior)
+    relations = _relations(table, schema) if may_try else None
+    if relations is not None:
+        choice = _chosen_without_derived(relations, table, prior, schema, may_complete)
+        if choice.family.predicts_gaps or not table.gaps:
+            return choice
     completed = completed_table(table, schema, prior) if may_complete else None
     rows = table if completed is None else CheckedTable(completed, table.names)
     start, reason = _suggested(rows, schema)
@@ -205,11 +210,50 @@ def _chosen(
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
 
+def _relations(table: CheckedTable, schema: Schema | None) -> Derived | None:
+    """Return which columns of numbers and counts are exact functions of others, if any are."""
+    columns = [] if table.shape[1] > WIDE else _number_columns(table, schema, ("real", "count"))
+    rows = table.matrix[~np.isnan(table.matrix[:, columns]).any(axis=1)] if columns else []
+    if not columns or not rows_suffice(len(rows), len(columns)):
+        return None
+    return Derived.among(rows, columns)
+
+
+def _chosen_without_derived(
+    relations: Derived,
+    table: CheckedTable,
+    prior: Prior,
+    schema: Schema | None,
+    may_complete: bool,
+) -> Choice:
+    """Return the choice for the columns that determine all the others, as one for all columns."""
+    width = table.shape[1]
+    kept = [j for j in range(width) if j not in relations.derived]
+    names = [f"column {j}" if table.names is None else str(table.names[j]) for j in range(width)]
+    observed = table.matrix[:, kept]
+    integers = ((observed == np.floor(observed)) | np.isnan(observed)).all(axis=0)
+    matrix = relations.seen(table.matrix)
+    own = CheckedTable(np.where(integers, np.rint(matrix), matrix), tuple(names[j] for j in kept))
+    if schema is not None:
+        schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
+    choice = _chosen(own, "auto", prior, schema, may_complete, may_try=True)
+    completed = own.matrix if choice.completed is None else choice.completed
+    if table.gaps and not np.isnan(completed).any():
+        completed = np.where(np.isnan(table.matrix), relations.back(completed), table.matrix)
+    else:
+        completed = None
+    return choice._replace(
+        family=relations.with_parameters(family=choice.family),
+        reason=f"{choice.reason}; {relations.in_words(names)}",
+        problem=None,
+        completed=completed,
+    )
+
+
 def _or_better(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None) -> Choice:
     """Return the choice for a table, or better families for its columns of numbers and counts.
 
-    A projection has no density of the whole table that could be compared.  Where it is used because
-    some columns are exact functions of others, families of these others are compared instead.
+    A projection has no density of the whole table that could be compared.
     """
     current().has_result = choice.labels is not None
     width = table.shape[1]
@@ -217,10 +261,8 @@ def _or_better(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema
         return choice
     families = choice.family.by_column(width)
     kinds = {own.kind for own in families}
-    if "words" in kinds or (table.gaps and not choice.family.skips(table)):
+    if kinds & {"words", "projection"} or (table.gaps and not choice.family.skips(table)):
         return choice
-    if "projection" in kinds:
-        return _or_better_without_derived(table, choice, prior, schema)
     found, eligible = None, _eligible(families, schema)
     with current().optional():
         found = better_families(table, choice.family, choice.labels, prior, eligible)
@@ -240,28 +282,6 @@ def _eligible(families: list[Family], schema: Schema | None) -> dict[int, Eligib
         for j, (one, is_number) in enumerate(zip(schema.columns, numbers, strict=True))
         if is_number or one.period is not None
     }
-
-
-def _or_better_without_derived(
-    table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None
-) -> Choice:
-    """Return the choice, or better families for the columns that determine all the others."""
-    way = Derived.among(table.matrix, _number_columns(table, schema)) if not table.gaps else None
-    if way is None or current().over:
-        return choice
-    width = table.shape[1]
-    kept = [j for j in range(width) if j not in way.derived]
-    names = [f"column {j}" if table.names is None else str(table.names[j]) for j in range(width)]
-    own = CheckedTable(table.matrix[:, kept], tuple(names[j] for j in kept))
-    if schema is not None:
-        schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
-    start = _learned(own, *_suggested(own, schema), prior, or_simpler=True)
-    better = _or_better(own, start, prior, schema)
-    if better is start:
-        return choice
-    family = way.with_parameters(family=better.family)
-    follow = ", ".join(names[j] for j in way.derived) + " follow" + "s" * (len(way.derived) == 1)
-    return Choice(family, f"{better.reason}; {follow} from the others", better.labels)
 
 
 def _learned(
@@ -299,13 +319,18 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
     return {"real": [j for j in columns if j not in binary], "binary": binary}
 
 
-def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
-    """Return the columns of numbers that are neither counts nor categories nor 0 and 1."""
+def _number_columns(
+    table: CheckedTable, schema: Schema | None, kinds: tuple[Kind, ...] = ("real",)
+) -> list[int]:
+    """Return the columns of numbers that are neither counts nor categories nor 0 and 1.
+
+    Counts are returned, too, if they are among the `kinds`.
+    """
     if table.sparse:
         return []
     groups = _groups(table, schema)
     if groups is not None:
-        return groups.get("real", [])
+        return sorted(j for kind in kinds for j in groups.get(kind, []))
     no_numbers = guess(table)[0].kind in ("binary", "words", "direction")
     return [] if no_numbers else list(range(table.shape[1]))
 

@@ -65,6 +65,10 @@ class Around(Family):
     def takes_gaps(self) -> bool:
         return bool(self.family.takes_gaps)
 
+    @property
+    def predicts_gaps(self) -> bool:
+        return bool(self.family.predicts_gaps)
+
     def variant(self) -> Functions:
         return self.family.variant()  # type: ignore[no-any-return]
 

@@ -9,7 +9,7 @@ that is missing.  Densities compare between families of the same columns only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -148,6 +148,21 @@ class Derived(Around):
         constants = mean[derived] - fitted @ mean[kept]
         at = tuple(columns[d] for d in derived)
         return cls(FullGaussian(), at, as_tuple(ways), as_tuple(constants))
+
+    def in_words(self, names: Sequence[str]) -> str:
+        """Return which columns follow from the others, and which are constant."""
+        follow = np.any(np.reshape(self.coefficients, (len(np.ravel(self.derived)), -1)), axis=1)
+        parts = []
+        for there, one, several in (
+            (follow, "follows from", "follow from"),
+            (~follow, "is", "are"),
+        ):
+            own = [
+                names[d] for d, is_so in zip(np.ravel(self.derived), there, strict=True) if is_so
+            ]
+            what = " the others" if there is follow else " constant"
+            parts += [f"{', '.join(own)} {one if len(own) == 1 else several}{what}"] * bool(own)
+        return "; ".join(parts)
 
     @classmethod
     def suggest(cls, X: Any) -> Self:
