@@ -11,11 +11,14 @@
 | rows of length 1 that vary along most dimensions | von Mises–Fisher |
 | rows of length 1 that vary along few dimensions | full covariance on principal components |
 | numbers, up to 32 columns, enough rows | Gaussian with full covariance |
-| the same, some columns functions of others | the same on coordinates for those columns |
+| the same, some columns nearly functions of others | the same on coordinates for them |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
 | numbers, more columns | full covariance on principal components above the noise |
 | the same, counts or their logarithms | the same on counts divided by their noise, or on roots |
 | columns of several kinds, by a frame's types or as 0 and 1 alone | a family for each kind |
+
+Columns of numbers and counts that are constant, or exact functions of others, are set aside before
+(`Derived`).
 """
 
 from __future__ import annotations
