@@ -10,7 +10,7 @@ from dpsearch import DPMixture, families, load
 from dpsearch.automatic.alternatives import Eligible, _Competition, _period
 from dpsearch.automatic.choice import resolve_prior
 from dpsearch.items import log_marginals
-from dpsearch.report.profiles import Wanted, profiles
+from dpsearch.report.profiles import Subsets, profiles
 from dpsearch.report.table import Column as ReportColumn
 from dpsearch.report.table import Table
 from dpsearch.tables import CheckedTable, Column
@@ -197,7 +197,7 @@ def test_the_report_has_mean_directions():
     values[5] = np.nan
     labels = np.repeat([0, 1], 200)
     table = Table(("",) * 400, (ReportColumn("direction", values, period=360.0),))
-    first, second = profiles(table, labels, Wanted.alone(np.ones((2, 1))))
+    first, second = profiles(table, labels, Subsets.alone(np.ones((2, 1))))
     assert first.parts[0].mean == pytest.approx(355.0, abs=2.0)
     assert first.parts[0].spread == pytest.approx(8.0, abs=1.0)
     assert second.parts[0].mean == pytest.approx(100.0, abs=2.0)
