@@ -141,7 +141,7 @@ def section(found: Found, count: int) -> list[str]:
         f" the {len(KINDS)} families, which makes {len(found.ranks)} tests. Ranks are not uniform,"
         f" at a level of {LEVEL:.0%} for all tests together, if a p-value is below"
         f" {found.threshold:.1e} (Bonferroni). The smallest p-value is {min(values):.2g};"
-        f" {len(found.failed())} of {len(found.ranks)} are below the threshold. The uniformity of"
+        f" {len(found.failed())} of {len(found.ranks)} tests fail. The uniformity of"
         f" the p-values themselves has a Kolmogorov–Smirnov p-value of {spread:.2f}.",
         "", "| what is ranked | procedure | tests | smallest p-value |",
         "| --- | --- | --- | --- |",
