@@ -458,7 +458,7 @@ def test_extreme_alpha_gives_the_right_log_joint(alpha):
     ],
     ids=str,
 )
-def test_labels_that_are_no_partition(labels, said):
+def test_labels_that_do_not_form_a_partition(labels, said):
     with pytest.raises(DataError, match=said):
         log_joint([[0.0], [1.0], [2.0]], labels, families.Gaussian(), DP)
 

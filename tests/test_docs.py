@@ -180,7 +180,7 @@ def test_search_finds_its_best_partition(Geometric, prior):
             assert result.log_joint == pytest.approx(value, abs=1e-9)
 
 
-def test_what_it_does_not_offer_is_said_by_name(example):
+def test_errors_name_the_capability_that_the_family_lacks(example):
     family, X = example
     model = DPMixture(family).fit(X)
     gaps = np.array([[np.nan, 1.0]])

@@ -601,7 +601,7 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
         ("dpsearch.exact.certificate._Certification.run", "certifying"),
     ],
 )
-def test_ctrl_c_that_ends_a_phase_is_said(step, phase, monkeypatch):
+def test_ctrl_c_that_ends_a_phase_is_reported(step, phase, monkeypatch):
     def interrupted(*arguments, **options):
         monkeypatch.undo()  # once
         raise KeyboardInterrupt

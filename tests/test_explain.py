@@ -585,7 +585,7 @@ def test_numbers_as_they_are_shown(numbers, texts):
     assert Format.of(numbers).distinct(*numbers) == texts
 
 
-def test_a_level_that_is_likeliest_everywhere_is_said_to_differ_in_probability():
+def test_a_level_most_probable_in_all_clusters_differs_in_probability():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 200)
     X = (rng.random((400, 1)) > np.where(labels == 0, 0.99, 0.6)[:, None]).astype(float)
@@ -654,7 +654,7 @@ def test_bad_questions_are_answered_clearly(fitted):
         model.explain(frame, rng="a")
 
 
-def test_a_family_that_does_not_tell_says_so():
+def test_a_family_without_columns_is_named_in_the_error():
     @dataclasses.dataclass(frozen=True)
     class Silent(families.Poisson):
         columns = Family.columns

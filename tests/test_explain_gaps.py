@@ -127,7 +127,7 @@ def alarms_are_right(found, missing):
     return True
 
 
-def test_false_alarms_come_at_the_stated_rate_whatever_is_missing():
+def test_false_alarms_come_at_the_stated_rate_for_any_missing_values():
     family, _, X, labels = rows_of_model()
     found = explained(X, family, labels, outlier_rate=RATE)
     assert alarms_are_right(found, np.isnan(X))

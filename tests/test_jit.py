@@ -155,7 +155,7 @@ def test_no_kernel_shares_what_it_contains_with_another(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_seed_gives_the_same_bits_whoever_compiled_and_whatever_is_loaded(tmp_path):
+def test_a_seed_gives_the_same_bits_in_any_process_and_with_any_kernels_loaded(tmp_path):
     """Compare processes that compile, that load, and that used other kernels before."""
     script = tmp_path / "results.py"
     script.write_text(_RESULTS)

@@ -121,7 +121,7 @@ def test_a_broken_entry_point_says_whose_it_is(value, message, tmp_path):
             families.by_name("coins")
 
 
-def test_two_packages_with_one_name_are_told_apart(tmp_path):
+def test_two_packages_with_the_same_name_are_distinguished(tmp_path):
     for module in ("first", "second"):
         (tmp_path / module).mkdir()
     entry = "[dpsearch.families]\ncoins = {}:Coins\n"

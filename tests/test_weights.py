@@ -247,7 +247,7 @@ def test_pandas_weights():
     assert model.clustering_.sizes.tolist() == [3, 3]
 
 
-def test_what_takes_single_points_says_so():
+def test_solvers_of_single_points_refuse_weights():
     X, weights = table()
     message = "takes single points, not rows with weights"
     with pytest.raises(CapabilityError, match="certify " + message):

@@ -254,7 +254,7 @@ def test_a_rating_with_gaps_beside_a_price_with_tax():
         ((1,), [[2.0]], [1.0], "coefficients has 1 numbers"),
     ],
 )
-def test_derived_columns_that_are_none(derived, ways, constants, message):
+def test_invalid_derived_columns_are_refused(derived, ways, constants, message):
     family = families.Derived(families.DiagonalGaussian(), derived, ways, constants)
     with pytest.raises(ParameterError, match=message):
         family.seen(np.zeros((4, 3)))

@@ -124,7 +124,7 @@ def test_the_value_of_a_constant_column_does_not_matter():
 
 
 @pytest.mark.slow
-def test_the_choice_is_the_same_every_time_whatever_the_seed():
+def test_the_choice_is_repeatable_and_does_not_depend_on_the_seed():
     for name in ("iris", "wide"):
         X = TABLES[name]()
         models = [DPMixture(random_state=s, refine=False).fit(X) for s in (0, 0, 7, None)]

@@ -106,7 +106,7 @@ def test_a_table_with_gaps_is_completed_and_its_clusters_found():
 
 
 @pytest.mark.slow
-def test_completion_is_the_same_every_time_whatever_the_units():
+def test_completion_is_repeatable_and_does_not_depend_on_units():
     _, gaps, _ = table(200)
     prior = resolve_prior("auto")
     first = complete(gaps, prior)

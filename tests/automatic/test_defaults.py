@@ -245,7 +245,7 @@ def test_a_column_of_zeros_and_ones_among_numbers():
     assert model.family_.parts[1][0].name == "bernoulli"
 
 
-def test_zeros_and_ones_in_a_frame_are_binary_unless_said_otherwise():
+def test_zeros_and_ones_in_a_frame_are_binary_unless_specified_otherwise():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=200)
     frame = pd.DataFrame(rng.normal(size=(200, 3)) + 3.0 * truth[:, None], columns=list("xyz"))

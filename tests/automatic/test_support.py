@@ -89,7 +89,7 @@ def test_a_value_that_others_follow_from():
 
 
 @pytest.mark.parametrize("options", [{"family": "log_normal"}, {"handle_unknown": "error"}])
-def test_they_are_an_error_if_the_user_says_so(options):
+def test_values_outside_the_support_are_an_error_on_request(options):
     X = _incomes()
     model = DPMixture(random_state=0, **options).fit(X)
     bad = X[:9].copy()

@@ -48,7 +48,7 @@ def test_plain_values_are_not_far(name):
 
 
 @pytest.mark.parametrize("scale", [1.0, -1.0, 1e-9, 1e9])
-def test_far_values_are_found_whatever_the_units(scale):
+def test_far_values_are_found_in_any_units(scale):
     column = np.concatenate([RNG.normal(size=90), [3000.0, -700.0, 650.0, np.nan]])
     far = far_values(scale * column + 5.0 * scale)
     np.testing.assert_array_equal(np.flatnonzero(far), [90, 91, 92])

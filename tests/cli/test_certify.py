@@ -70,7 +70,7 @@ def test_statements_about_numbers_and_pairs(certified):
     assert "--pairs must look like" in said
 
 
-def test_what_cannot_be_said_is_refused_before_the_work(certified, monkeypatch):
+def test_invalid_pairs_and_numbers_are_refused_before_any_work(certified, monkeypatch):
     monkeypatch.setattr("dpsearch.exact.certify", None)
     asked = {
         ("--pairs", "0-0"): "--pairs must name two different rows from 0 to 59, got 0-0",
@@ -253,7 +253,7 @@ def test_a_check_fails_for_other_rows_and_changed_files(certified, run):
     assert (code, json.loads(out)["verified"]) == (1, False)
 
 
-def test_whatever_a_file_says_the_check_ends_with_one_line(certified, run):
+def test_the_check_of_any_file_ends_with_one_line(certified, run):
     assert certified("model.npz", "x.npy", "--out", "proof.npz", "--quiet")[0] == 0
     with np.load("proof.npz") as entries:
         arrays = {name: entries[name] for name in entries.files if name != "about"}

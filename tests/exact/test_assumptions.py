@@ -204,7 +204,7 @@ def test_a_closed_form_that_disagrees_is_named():
         certify(X, labels, Gaps(a, b), DP)
 
 
-def test_a_ceiling_that_is_none_is_named():
+def test_a_ceiling_that_is_not_an_upper_bound_is_named():
     X, labels, a, b = tiny(1)
     with pytest.raises(CapabilityError, match="no upper bound"):
         certify(X, labels, Low(a, b), DP)

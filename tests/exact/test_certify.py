@@ -279,7 +279,7 @@ def test_a_clustering_of_search_is_taken_and_returned_with_its_proof():
     assert "optimal" in repr(certificate.clustering)
 
 
-def test_what_cannot_be_certified_says_so_at_once():
+def test_problems_that_cannot_be_certified_are_refused_at_once():
     X, family = structured()
     with pytest.raises(CapabilityError, match="certify needs a prior"):
         certify(X, np.zeros(60), family, priors.AntoniakCounts(1.0))

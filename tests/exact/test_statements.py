@@ -64,7 +64,7 @@ def test_a_number_of_clusters_that_the_prior_excludes_is_infinitely_worse():
     assert found.with_clusters(4) == (4, -np.inf, np.inf, -np.inf)
 
 
-def test_what_cannot_be_said_is_refused():
+def test_questions_without_an_answer_are_refused():
     found = certify(problem_of(0), np.zeros(7, np.int64))
     for i, j in ((0, 0), (-1, 2), (0, 7)):
         with pytest.raises(ParameterError, match="row"):

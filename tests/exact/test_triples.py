@@ -75,7 +75,7 @@ def test_a_fractional_gap_is_closed_by_tolls(by_tolls):
     assert found.verify()
 
 
-def test_tolls_are_kept_in_a_file_and_say_something_of_pairs(by_tolls, tmp_path):
+def test_tolls_are_saved_and_bound_pairs(by_tolls, tmp_path):
     found, X = by_tolls
     found.save(tmp_path / "proof.npz")
     again = Certificate.load(tmp_path / "proof.npz", X)

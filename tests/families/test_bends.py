@@ -43,7 +43,7 @@ def test_no_curve_of_a_grid_is_likelier_by_a_nat(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_mirrored_columns_are_bent_alike(seed):
+def test_mirrored_columns_get_mirrored_transformations(seed):
     labels, X = columns(seed)
     one, other = (Johnson.suggest(Y).learned(Y, labels) for Y in (X, -X))
     np.testing.assert_allclose(other.centre, -np.array(one.centre), rtol=1e-9)

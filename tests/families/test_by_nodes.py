@@ -27,7 +27,7 @@ BY_NODES = [
 
 
 @pytest.mark.parametrize("cls", BY_NODES)
-def test_nodes_are_placed_by_the_data_whatever_their_units(cls):
+def test_nodes_are_placed_by_the_data_in_any_units(cls):
     X = cls.examples()[0].X
     one = cls.suggest(X)
     assert all(len(own) <= MOST for own in one.nodes)

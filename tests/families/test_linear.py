@@ -74,7 +74,7 @@ def test_sparse_rows_stay_sparse_and_single_precision_single(example):
 
 
 @pytest.mark.parametrize("name", GAPPED)
-def test_gaps_do_not_matter_where_there_are_none(name):
+def test_the_form_for_gaps_agrees_on_complete_data(name):
     """The form for gaps has the log marginals of the plain one on complete data."""
     family, X = DRAWS[name](np.random.default_rng(0), 20)
     plain = family.compile(X).family

@@ -102,7 +102,7 @@ def test_what_is_left_out_changes_no_place():
     np.testing.assert_array_equal(greedy(problem, np.arange(400)), found)
 
 
-def test_rows_that_are_no_directions():
+def test_rows_that_are_not_directions():
     X, _ = planted(20, 5, 2)
     X[7] *= 1.01
     with pytest.raises(DataError, match=r"row 7 of X has the length 1.01.*normalize"):
@@ -168,7 +168,7 @@ def topics(n, width, seed=0):
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 20.0])
 @pytest.mark.parametrize("n_clusters", [1, 3])
-def test_dimensions_are_counted_whatever_the_clusters(kappa, n_clusters):
+def test_dimensions_are_counted_for_any_clusters(kappa, n_clusters):
     rng = np.random.default_rng(0)
     labels = rng.integers(n_clusters, size=400)
     for width in (40, 150):

@@ -341,7 +341,7 @@ def test_dates_and_infinities_are_no_errors(run, tmp_path):
     assert "1 not finite, taken as missing" in run("fit", "y.parquet")[2]
 
 
-def test_columns_that_are_no_texts_and_cannot_name_rows(run, tmp_path):
+def test_columns_that_are_not_texts_and_cannot_name_rows(run, tmp_path):
     frame = pl.DataFrame(
         {"a": [1.5, 2.5], "list": [[1], [2]], "bytes": [b"x", b"y"], "struct": [{"u": 1}] * 2}
     )
@@ -352,7 +352,7 @@ def test_columns_that_are_no_texts_and_cannot_name_rows(run, tmp_path):
         complains(run("fit", "x.parquet", "--text", name), place, "is not text")
 
 
-def test_a_column_of_gaps_is_left_out_and_said_to_be(run, tmp_path):
+def test_a_column_of_gaps_is_left_out_with_a_message(run, tmp_path):
     X = table()
     rows = [f"{a!r},,{b!r}" for a, b in X.tolist()]
     (tmp_path / "x.csv").write_text("\n".join(["a,gone,b", *rows]))

@@ -172,7 +172,7 @@ def test_titles_before_the_names_of_columns(empty, tmp_path):
         "a\nb\nc\n",
     ],
 )
-def test_first_lines_that_are_no_titles(text):
+def test_first_lines_that_are_not_column_names(text):
     rows = [line.split(",") for line in text.splitlines()]
     assert count_titles(rows, False) == 0
 
@@ -326,7 +326,7 @@ def test_blocks_of_any_size_give_the_naive_table(tmp_path_factory, rows, separat
 
 
 @pytest.mark.parametrize("block", [5, 64, 1 << 20])
-def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
+def test_errors_name_the_same_line_for_any_block_size(block, tmp_path):
     lines = ["a,b", *(f"{i},{i}" for i in range(100)), "7,oops", "8,9", "x,1"]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
@@ -412,7 +412,7 @@ def ids(text, tmp_path):
     return found.names, index, list(found.triage.dropped)
 
 
-def test_columns_that_are_no_measurements(tmp_path):
+def test_columns_that_are_not_measurements(tmp_path):
     rest = ["5,1", "6,3", "7,2", "8,8", "7,9"]
 
     def with_first(name, values):

@@ -390,7 +390,7 @@ def test_a_family_without_draws_keeps_its_components(skewed):
 
 
 @pytest.mark.parametrize("level", [0, -1, True, 2.5, "clusters", None])
-def test_levels_that_are_none(level):
+def test_invalid_levels_are_refused(level):
     with pytest.raises(
         ParameterError, match="level must be 'auto', 'components' or an integer ≥ 1"
     ):

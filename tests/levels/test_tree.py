@@ -65,7 +65,7 @@ def test_heights_never_fall_and_scipy_takes_the_linkage():
         assert len({*zip(ours, theirs, strict=True)}) == len({*ours}) == len({*theirs})
 
 
-def test_components_that_share_nothing_are_told_apart_by_how_far_they_are():
+def test_components_without_overlap_are_ordered_by_distance():
     """Overlaps of four distant groups, e^-3000 and less, underflow but must still compare."""
     at = np.array([0.0, 10.0, 100.0, 130.0])
     x = np.repeat(at, 5)

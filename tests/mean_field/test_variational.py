@@ -69,7 +69,7 @@ def test_the_bound_rises_and_stays_below_the_evidence(name, options):
         )
 
 
-def test_one_component_attains_what_can_be_said_of_one():
+def test_the_bound_of_one_component_has_a_closed_form():
     """With all rows in the first component, log H and the first stick have a closed form."""
     X = np.random.default_rng(0).normal(size=(20, 2)) * 0.1
     problem = Problem(X, families.Gaussian(0.0, 1.0, 1.0), priors.DirichletProcess(1e-3))
@@ -231,7 +231,7 @@ def test_births_divide_ellipses():
         assert found.lower_bound == pytest.approx(best, abs=1e-3)
 
 
-def test_rows_are_parted_as_they_were_made():
+def test_rows_are_split_into_the_planted_groups():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(-4.0, 1.0, (20, 2)), rng.normal(4.0, 1.0, (30, 2))])
     form = FAMILY.linear(2)

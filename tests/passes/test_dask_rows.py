@@ -202,7 +202,7 @@ def test_frames_of_numbers_and_of_mixed_columns(client, in_memory):
     np.testing.assert_array_equal(found.predict(mixed[:9]), wanted.predict(mixed[:9]))
 
 
-def test_what_collections_cannot_be_is_said(client):
+def test_errors_name_unsupported_collections(client):
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=2)
     with pytest.raises(ParameterError, match="kinds names the column 'z'"):
         DPMixture(kinds={"z": "real"}).fit(frame)
@@ -227,7 +227,7 @@ def test_without_a_client_there_is_a_cluster_for_the_time(in_memory):
     np.testing.assert_array_equal(model.labels_.compute(), in_memory.labels_)
 
 
-def test_without_dask_it_is_said(monkeypatch):
+def test_the_error_without_dask_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingLibraryError, match=r"dpsearch\[dask\]"):
         DPMixture().fit(da.zeros((5, 2)))

@@ -67,7 +67,7 @@ def stream_of(model, batches):
     return [one.message for one in said]
 
 
-def test_more_of_the_same_is_no_departure_in_whatever_shares():
+def test_rows_of_known_clusters_in_any_shares_are_no_departure():
     rng = np.random.default_rng(0)
     centres, spread = rng.normal(0, 20, (3, 2)), np.array([0.1, 1.0, 10.0])
     labels = np.concatenate([rng.integers(3, size=2000), np.repeat([2, 0, 1, 2], 500)])
@@ -77,7 +77,7 @@ def test_more_of_the_same_is_no_departure_in_whatever_shares():
     assert model.departure_ is None
 
 
-def test_a_departure_is_said_once_and_kept(tmp_path):
+def test_a_departure_is_reported_once_and_kept(tmp_path):
     X, _ = planted(1500)
     X[1000:, 1] += 500.0
     frame = pd.DataFrame(X, columns=["hour", "heat", "flow"])

@@ -491,7 +491,7 @@ def test_errors_name_the_row_of_the_whole_table():
         DPMixture(n_shards=3).fit(X)
 
 
-def test_what_shards_cannot_do_is_said():
+def test_errors_say_what_shards_cannot_do():
     X, _ = planted(60)
     with pytest.raises(ParameterError, match="certify"):
         DPMixture(n_shards=2, certify=True).fit(X)

@@ -214,7 +214,7 @@ def test_dendrogram_of_many_components_shows_the_last_merges(pairs):
     assert sum(int(text.split("(")[1][:-1]) for text in texts if "(" in text) == 4
 
 
-def test_dendrogram_of_clusters_that_are_no_cut_has_no_line(pairs):
+def test_dendrogram_has_no_line_if_clusters_are_not_a_cut(pairs):
     apart = np.array([0, 1, 2, 3, 3, 0])  # the largest and the smallest are far from each other
     state = pairs.state_._replace(mixture=pairs.mixture_.grouped(apart))
     assert len(plots.dendrogram(DPMixture.from_state(state)).get_lines()) == 0

@@ -333,7 +333,7 @@ def test_bad_arguments_are_named(arguments, named):
         search([[0.0], [1.0], [2.0]], GAUSSIAN, DP, **arguments)
 
 
-def test_what_a_solver_cannot_take_is_said_at_once():
+def test_input_that_a_solver_cannot_take_is_refused_at_once():
     X = [[0.0], [1.0]]
     with pytest.raises(CapabilityError, match="product form"):
         search(X, GAUSSIAN, priors.AntoniakCounts(1.0), heuristic="admissible", beam_size=None)

@@ -339,7 +339,7 @@ def test_never_lower_and_converged_from_bad_starts(name):
                 assert state.merge_gains(np.array([s]), others).max() <= 1e-6
 
 
-def test_same_seed_same_result_whatever_the_threads():
+def test_same_seed_same_result_for_any_number_of_threads():
     X = planted(400, 5, 12)
     start = search(X, GAUSSIAN, DP, beam_size=1)
     one = refine(X, start, GAUSSIAN, DP, rng=7)

@@ -138,7 +138,7 @@ def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path)
         write_report(path, few, X[:30], consensus=view)
 
 
-def test_too_wide_a_table_for_outliers_is_said(table, model, tmp_path, monkeypatch):
+def test_the_report_says_that_a_table_is_too_wide_for_outliers(table, model, tmp_path, monkeypatch):
     monkeypatch.setattr("dpsearch.explain._MOST", 1000)
     write_report(tmp_path / "wide.html", model, table[0])
     page = Reader((tmp_path / "wide.html").read_text())

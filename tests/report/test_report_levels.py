@@ -94,7 +94,7 @@ def test_branches_are_clusters_of_every_level(model, table):
                 )
 
 
-def test_clusters_that_are_no_node_come_after_the_nodes(model, table):
+def test_clusters_that_are_not_nodes_come_after_the_nodes(model, table):
     coarse = model.at_level(4, min_cluster_size=4)
     explanation = coarse.explain(table)
     branches = Branches.of(coarse, explanation)
@@ -244,7 +244,7 @@ def test_components_are_shown_inside_clusters_on_demand(browser, written, model)
 
 
 @pytest.mark.slow
-def test_clusters_that_are_no_cut_are_shown_as_they_are(browser, table, model, tmp_path):
+def test_clusters_that_are_not_a_cut_are_shown_unchanged(browser, table, model, tmp_path):
     coarse = model.at_level(4, min_cluster_size=4)
     path = tmp_path / "coarse.html"
     write_report(path, coarse, table)
@@ -274,7 +274,7 @@ def test_rows_that_take_no_part_are_no_reason_to_refuse_the_data(tmp_path):
     write_report(tmp_path / "report.html", model, X, umap=False)
 
 
-def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
+def test_the_number_of_clusters_is_shown_with_its_reason(table, tmp_path):
     fitted = DPMixture(FAMILY, PRIOR, random_state=0).fit(table)
     path = tmp_path / "auto.html"
     write_report(path, fitted, table, umap=False)
@@ -292,7 +292,7 @@ def test_notebooks_show_clusters_not_components(model):
     assert sizes == model.mixture_.cluster_sizes.tolist()
 
 
-def test_a_number_of_clusters_that_was_asked_for_is_said_to_be(table, model, tmp_path):
+def test_the_report_mentions_that_the_number_of_clusters_was_given(table, model, tmp_path):
     write_report(tmp_path / "one.html", model.at_level(1), table, umap=False)
     text = (tmp_path / "one.html").read_text()
     assert "fall into a single cluster, as asked for." in text
@@ -318,7 +318,7 @@ def test_each_cluster_is_counted_once(sizes, apart, said):
     assert text.endswith(f"clusters. {said}")
 
 
-def test_what_is_known_of_a_sample_is_said_of_the_sample(table, model):
+def test_statements_based_on_a_sample_mention_the_sample(table, model):
     explanation = model.explain(table)
     n = len(table)
     for certainty, p_value in ((0.5, 1.0), (1.0, 1e-5)):

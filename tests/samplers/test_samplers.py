@@ -410,7 +410,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path, monkeypatc
     assert len(path.read_bytes()) == len(before) // 2
 
 
-def test_a_damaged_checkpoint_is_an_error_whatever_is_in_it(tmp_path):
+def test_any_damaged_checkpoint_is_an_error(tmp_path):
     path = tmp_path / "run.checkpoint"
     how = {"draws": 20, "rng": 0, "checkpoint": path}
     gibbs(data(), FAMILY, PRIOR, **how)
@@ -599,7 +599,7 @@ class ReversalMove(Move):
         return {"move": "reversal"}
 
 
-def test_a_move_of_ones_own_is_made_recorded_and_resumed(tmp_path):
+def test_a_users_own_move_is_made_recorded_and_resumed(tmp_path):
     problem = Problem(data(), FAMILY, GAMMA)
     moves = [SplitMerge(), ReversalMove(), GibbsSweep()]
     how = {"burn_in": 4, "chains": 2, "rng": 0}

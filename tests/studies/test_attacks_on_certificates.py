@@ -46,14 +46,14 @@ def test_the_enumeration_is_right():
 
 
 @pytest.mark.slow
-def test_a_verification_that_believes_its_certificate_is_found_out(monkeypatch):
+def test_a_verification_that_trusts_its_certificate_is_detected(monkeypatch):
     from dpsearch.exact import certificate
 
     monkeypatch.setattr(certificate, "is_proved", lambda one: math.isfinite(one.upper_bound))
     assert certificates.forged(60, 1).failed > 20
 
 
-def test_a_bound_that_is_too_low_is_found_out(monkeypatch):
+def test_a_bound_that_is_too_low_is_detected(monkeypatch):
     def low(*arguments, **options):
         found = certify(*arguments, **options)
         return replace(found, upper_bound=found.lower_bound - 1.0)

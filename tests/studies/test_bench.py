@@ -553,7 +553,7 @@ def test_dpsearch_is_compared_like_for_like_too(monkeypatch, tmp_path):
     assert "like for like" in fake_page(monkeypatch, tmp_path, won)
 
 
-def test_dpsearch_alone_wins_against_nobody(monkeypatch, tmp_path):
+def test_without_other_tools_dpsearch_is_not_called_the_best(monkeypatch, tmp_path):
     truth = np.repeat(np.arange(3), 2000)
     alone = {"dpsearch": outcome(truth), "DP-means": units.Outcome("not installed", message="no")}
     text = fake_page(monkeypatch, tmp_path, alone)
@@ -601,7 +601,7 @@ def test_dpsearch_itself_runs_as_a_tool(tmp_path):
     assert json.dumps(found.about)
 
 
-def test_a_classifier_told_the_classes_goes_by_what_is_observed():
+def test_a_classifier_given_the_classes_uses_only_observed_values():
     rng = np.random.default_rng(0)
     classes = np.repeat(["u", "v", "w"], [30, 50, 20])
     X = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 3)) + 2.0 * (classes == "v")[:, None]

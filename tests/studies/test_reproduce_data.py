@@ -199,7 +199,7 @@ def test_fewer_images_than_five_percent(tmp_path):
     assert "mnist_train.npz" in refused(tmp_path, "2,999 images, fewer than the 3,000")
 
 
-def test_archives_that_are_none(tmp_path):
+def test_files_that_are_not_archives(tmp_path):
     path = tmp_path / "mnist_train.npz"
     path.write_bytes(b"PK\x03\x04 and nothing else")
     assert refused(tmp_path, "not an .npz archive").startswith(str(path))

@@ -271,7 +271,7 @@ def test_all_in_quick_on_stand_ins(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_absent_data_are_left_out_and_said(run, tmp_path, monkeypatch):
+def test_absent_data_are_left_out_and_reported(run, tmp_path, monkeypatch):
     given = []
     monkeypatch.setattr(artificial, "QUICK", replace(TINY, sizes=(4, 6), n_sets=1))
     monkeypatch.setattr(mnist, "run", lambda digits, settings, *rest: given.append(settings))
@@ -288,7 +288,7 @@ def test_absent_data_are_left_out_and_said(run, tmp_path, monkeypatch):
     assert "## In 2 dimensions" not in text
 
 
-def test_what_is_wrong_is_said(run, tmp_path, monkeypatch):
+def test_errors_say_what_is_wrong(run, tmp_path, monkeypatch):
     for arguments, said in (
         (["everything"], "unknown experiment 'everything'"),
         (["nips"], "NIPS documents not found"),

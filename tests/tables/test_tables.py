@@ -81,7 +81,7 @@ def test_complete_columns_come_back_as_they_were():
     assert schema.decode(schema.encode(other)).equals(other)
 
 
-def test_kinds_can_be_said():
+def test_kinds_can_be_specified():
     frame = pd.DataFrame({"zip": [10, 20, 20, 10], "x": [0.0, 1.0, 0.0, 1.0]})
     schema = Schema.of(frame, {"zip": "category", "x": "binary"})
     assert schema.columns[0].levels == (10, 20)

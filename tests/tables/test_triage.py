@@ -363,7 +363,7 @@ def test_truth_values_are_categories_unless_they_are_all_the_same():
     assert found["case"].reason == "0 or 1"
 
 
-def test_what_is_said_of_a_sample():
+def test_the_triage_of_a_sample_mentions_the_sample():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": np.append(rng.normal(size=59), np.nan), "k": ["a", "b", "c"] * 20})
     found = triaged(frame, n_rows=1000).triage
