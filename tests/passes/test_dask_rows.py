@@ -21,7 +21,7 @@ from dpsearch.errors import (
     WorkersError,
 )
 from dpsearch.fitting import FitOptions
-from dpsearch.passes import dask_rows
+from dpsearch.passes import dask_graph, dask_rows
 from dpsearch.passes import fit as passes_fit
 from dpsearch.passes.dask_rows import DaskRows, State
 from dpsearch.passes.fit import fit_in_shards
@@ -116,7 +116,7 @@ def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed, mo
 
 
 def test_findings_of_many_shards_are_put_together_by_workers(client, monkeypatch):
-    monkeypatch.setattr(dask_rows, "_GROUP", 2)
+    monkeypatch.setattr(dask_graph, "GROUP", 2)
     shards = shards_of_array(X, 5, False)
     found, wanted = fitted(shards, client), fitted(shards)
     np.testing.assert_array_equal(found.clustering.labels.compute(), wanted.clustering.labels)
@@ -155,7 +155,7 @@ def test_an_error_of_the_network_in_a_shard_is_the_shards_own(client, tmp_path):
     shards = [*SHARDS[:2], Unreachable(tmp_path / "log")]
     with pytest.raises(ConnectionError, match="no answer from the data base"):
         fitted(shards, client)
-    assert len((tmp_path / "log").read_text().split()) == 1 + dask_rows._RETRIES
+    assert len((tmp_path / "log").read_text().split()) == 1 + dask_graph.RETRIES
 
 
 def test_a_recomputed_state_must_be_what_it_was():

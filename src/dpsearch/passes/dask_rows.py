@@ -1,9 +1,10 @@
 """Rows on the workers of a Dask cluster: one task a shard and pass.
 
 Down go the shards, as far as they say where rows are, and what a pass needs: candidates, or how
-many rows to draw.  Up come totals.  The labels of rows stay where they were computed.  All tasks
-are pure, and the scheduler knows of what each was made: what a dead worker had is computed again.
-If the scheduler has forgotten everything, as after `Client.restart`, all passes are asked for anew.
+many rows to draw.  Up come totals, which workers have put together.  The labels of rows stay where
+they were computed.  All tasks are pure, and the scheduler knows of what each was made: what a dead
+worker had is computed again.  If the scheduler has forgotten everything, as after `Client.restart`,
+all passes are asked for anew.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
-from operator import add
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +24,10 @@ from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import WorkersError
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, ShortLabels, Soft, Totals
+from dpsearch.passes.dask_graph import RETRIES, Graph, Sources, TaskError, whole
 from dpsearch.passes.rows import Encoding, blocks
 from dpsearch.sources.shards import Shard, Survey, survey
 
-_GROUP = 32  # shards, whose findings a worker puts together
-_RETRIES = 2  # of a task that fails, as when a network drive is away for a moment
 _ANEW = 3  # times that all is asked for again after the scheduler has forgotten it
 _PATIENCE = 60.0  # seconds to wait for a scheduler that is away
 
@@ -53,6 +54,21 @@ class Pass(NamedTuple):
     counts: Ints | None = None
     seed: int = 0
     soft: tuple[Matrix, Vector, Own | None] | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it proposes candidates or labels; what others leave behind is as it was."""
+        return self.counts is None and (self.candidates is not None or self.soft is not None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A shard and what is known of it.  Dask does not look into it, as it would into a tuple."""
+
+    shard: Shard
+    first: int  # the number of its first row in the whole
+    expected: Any  # what its state is known by
+    stays: bool  # whether its state after the pass is wanted
 
 
 class Told(NamedTuple):
@@ -85,12 +101,13 @@ class DaskRows:
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
         self.n_rows, self.n_shards = sum(shard.n_rows for shard in shards), len(shards)
         self.log_base = np.nan
+        self._sources = Sources.of(shards)
         sizes = (shard.n_rows for shard in shards)
         self._first = list(itertools.accumulate(sizes, initial=0))[:-1]
-        self._passes: list[Pass] = []
-        self._told: list[list[Told]] = []  # in each pass, by shard
-        self._states: dict[int, list[Any]] = {}  # futures after so many passes: of the last two
-        self._decisions: tuple[tuple[Ints, Ints] | None, ...] = ()  # since the last pass
+        self._passes: list[Pass] = []  # the first, and those that change labels
+        self._told: list[list[Told]] = []  # in each of them, by shard
+        self._states: tuple[int, list[Any]] = 0, []  # futures, after so many of these passes
+        self._decisions: tuple[tuple[Ints, Ints] | None, ...] = ()  # since the last of them
 
     def place(self, labels: Labels | None) -> None:
         assert labels is None
@@ -128,15 +145,17 @@ class DaskRows:
         import dask.array as da
         from dask import delayed
 
-        one = delayed(_labels, pure=False)
         decisions = self._decisions
+        one = partial(_labels, decisions=decisions, empty=empty)
 
         def ask() -> list[Any]:
-            _, states = self._asked(self._passes)
-            each = zip(states, self._expected(len(self._passes)), strict=True)
-            return self._futures([one(*both, decisions, empty) for both in each])
+            n = len(self._passes)
+            graph, states = Graph(self.client), self._known(n)
+            each = zip(states, self._expected(n), strict=True)
+            keys = [graph.add("labels", one, *both) for both in each]
+            return graph.futures(keys, [], keys, [], self.progress)[0]
 
-        futures = self._patiently(lambda: finished(ask(), self.progress))
+        futures = self._patiently(ask)
         parts = [
             da.from_delayed(delayed(future), shape=(shard.n_rows,), dtype=np.int64)
             for shard, future in zip(self.shards, futures, strict=True)
@@ -146,23 +165,22 @@ class DaskRows:
 
     def _pass(self, asked: Pass) -> Any:
         """Have every shard do a pass; return what they find together."""
-        passes = [*self._passes, asked]
+        stays = not self._passes or asked.changes
         states: list[Any] = []
 
         def ask() -> list[Any]:
             nonlocal states
-            found, states = self._asked(passes)
-            finished(states, self.progress)
-            return list(self.client.gather(finished(found, None)))
+            before = self._known(len(self._passes))
+            answer, states = self._asked(asked, len(self._passes), before, stays, self.progress)
+            return [self.client.gather(answer)]
 
-        answers = self._patiently(ask)
-        told = [one for of_group in answers for one in of_group.told]
-        kept = {n: futures for n, futures in self._states.items() if n == len(self._passes)}
+        (answer,) = self._patiently(ask)
         # Only now: an interrupted pass has not been.
-        self._passes, self._states = passes, kept | {len(passes): states}
-        self._told, self._decisions = [*self._told, told], ()
-        self.log_base = float(sum(one.log_base for one in told))
-        return together((one.found for one in answers), asked)
+        if stays:
+            self._passes, self._told = [*self._passes, asked], [*self._told, answer.told]
+            self._states, self._decisions = (len(self._passes), states), ()
+        self.log_base = float(sum(one.log_base for one in answer.told))
+        return answer.found
 
     def _expected(self, number: int) -> list[Any]:
         """What the pass before pass `number` told of each shard's state, to know it again by."""
@@ -170,35 +188,42 @@ class DaskRows:
             return [None] * len(self.shards)
         return [one.known_by for one in self._told[number - 1]]
 
-    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any]]:
-        """Futures of what groups of shards answer to the last of these passes, and of states.
+    def _known(self, number: int) -> list[Any]:
+        """Futures of states after so many passes; those that are forgotten are asked for again."""
+        begin, states = self._states
+        if begin > number or not _alive(states):
+            begin, states = 0, [None] * len(self.shards)
+        for n in range(begin, number):
+            _, states = self._asked(self._passes[n], n, states, True)
+        return states
 
-        Only what the scheduler does not have already is asked for.  What shards find is put
-        together by the workers, a group of shards at a time.
+    def _asked(
+        self,
+        what: Pass,
+        number: int,
+        states: Sequence[Any],
+        stays: bool,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """Return futures of what all shards answer to a pass, when it is done, and of their states.
+
+        What they find is put together by a tree of tasks: the same sums with any workers.
         """
-        from dask import delayed
-
-        one, some = delayed(_one, pure=False, nout=2), delayed(_together, pure=False)
-        known = [n for n in self._states if n <= len(passes) and _alive(self._states[n])]
-        begin, n = max(known, default=0), len(self.shards)
-        answers: list[Any] = []
-        states = self._states[begin] if begin else [None] * n
-        for number in range(begin, len(passes)):
-            what = passes[number]
-            # As the result of a task, not scattered: then it is not lost with its workers.
-            asked = self.client.submit(_same, (self.encoding, what), pure=False, retries=_RETRIES)
-            each = zip(self.shards, self._first, states, self._expected(number), strict=True)
-            parts = [one(asked, *arguments) for arguments in each]
-            groups = [
-                some([part[0] for part in parts[at : at + _GROUP]], asked)
-                for at in range(0, n, _GROUP)
-            ]
-            futures = self._futures([*groups, *(part[1] for part in parts)])
-            answers, states = futures[:-n], futures[-n:]
-        return answers, states
-
-    def _futures(self, wanted: list[Any]) -> list[Any]:
-        return list(self.client.compute(wanted, retries=_RETRIES))
+        # As the result of a task, not scattered: then it is not lost with its workers.
+        asked = self.client.submit(_same, (self.encoding, what), pure=False, retries=RETRIES)
+        graph = Graph(self.client, self._sources)
+        ones = [
+            graph.add("pass", _one, asked, Part(shard, first, expected, stays), block, state)
+            for shard, block, first, expected, state in zip(
+                *self._sources[:2], self._first, self._expected(number), states, strict=True
+            )
+        ]
+        found = [graph.add("found", itemgetter(0), one) for one in ones] if stays else ones
+        groups = answers = graph.by_groups(found, _together, asked)
+        while len(answers) > 1:
+            answers = graph.by_groups(answers, _together, asked)
+        done, kept = graph.futures(answers, ones if stays else [], ones, groups, progress)
+        return done[0], kept
 
     def _patiently(self, function: Callable[[], Any]) -> list[Any]:
         return patiently(self.client, function)
@@ -212,18 +237,25 @@ def survey_by_dask(
     progress: Callable[[int], None] | None,
 ) -> list[Survey]:
     """Have every shard looked at by the workers."""
-    from dask import delayed
-
-    one = delayed(survey, pure=False)
+    sources = Sources.of(shards)
 
     def ask() -> list[Any]:
-        tasks = [one(shard, int(n_sampled[s]), [seed, s]) for s, shard in enumerate(shards)]
-        return list(client.compute(tasks, retries=_RETRIES))
+        graph = Graph(client, sources)
+        ones = [
+            graph.add("survey", _survey, shard, block, int(n_sampled[s]), [seed, s])
+            for s, (shard, block) in enumerate(zip(*sources[:2], strict=True))
+        ]
+        groups = graph.by_groups(ones, list)
+        return list(client.gather(graph.futures(groups, [], ones, groups, progress)[0]))
 
-    return patiently(client, lambda: client.gather(finished(ask(), progress)))
+    return [one for group in patiently(client, ask) for one in group]
 
 
 # -- on a worker ------------------------------------------------------------------------------
+
+
+def _survey(shard: Shard, block: Any, n_sampled: int, seed: Sequence[int]) -> Survey:
+    return survey(whole(shard, block), n_sampled, seed)
 
 
 def together(found: Iterable[Any], what: Pass) -> Any:
@@ -243,16 +275,19 @@ def _same(asked: Any) -> Any:
 
 
 def _one(
-    asked: tuple[Encoding, Pass], shard: Shard, first: int, state: State | None, expected: Any
-) -> tuple[Answer, State]:
+    asked: tuple[Encoding, Pass], part: Part, block: Any, before: tuple[Answer, State] | None
+) -> tuple[Answer, State] | Answer:
     """Do a pass over a shard; return what it finds and tells, and the state after it."""
     encoding, what = asked
-    form, matrix = encoding.form(), encoding.load(shard)
-    if state is None:
+    first = part.first
+    form, matrix = encoding.form(), encoding.load(whole(part.shard, block))
+    if before is None:
         empty, base = encoding.check(matrix, first)
         labels = np.where(empty, -1, 0).astype(np.int32)
         state = State(labels, np.full(len(labels), -1, np.int32), base)
-    labels, choice = _decided(state, expected, what.decisions)
+    else:
+        state = before[1]
+    labels, choice = _decided(state, part.expected, what.decisions)
     candidates, counts = what.candidates, what.counts
 
     if what.soft is not None:
@@ -272,12 +307,12 @@ def _one(
         found = chunk.outliers(parts, labels, candidates.weights, candidates.constants, counts)
     else:
         found = together((work(*part) for part in parts), what)
-    told = Told(state.log_base, _known_by(what, found))
-    return Answer(found, [told]), State(labels, choice, state.log_base)
+    answer = Answer(found, [Told(state.log_base, _known_by(what, found))])
+    return (answer, State(labels, choice, state.log_base)) if part.stays else answer
 
 
-def _labels(state: State, expected: Any, decisions: Any, empty: int) -> Labels:
-    labels, _ = _decided(state, expected, decisions)
+def _labels(after: tuple[Answer, State], expected: Any, decisions: Any, empty: int) -> Labels:
+    labels, _ = _decided(after[1], expected, decisions)
     return np.where(labels < 0, empty, labels).astype(np.int64)
 
 
@@ -317,20 +352,6 @@ def _known_by(asked: Pass, found: Any) -> Any:
 # -- errors -----------------------------------------------------------------------------------
 
 
-def finished(futures: list[Any], progress: Callable[[int], None] | None) -> list[Any]:
-    """The futures, when all are done; raises the first error that there is."""
-    from distributed import as_completed
-
-    for done, future in enumerate(as_completed(futures), 1):
-        if future.status == "error":
-            raise _TaskError from future.exception()
-        if future.status != "finished":
-            future.result()
-        if progress is not None:
-            progress(done)
-    return futures
-
-
 def patiently(client: Any, function: Callable[[], Any]) -> list[Any]:
     """Call a function again if the scheduler has forgotten what it was asked."""
     with _clear_errors():
@@ -357,10 +378,6 @@ def _alive(futures: list[Any]) -> bool:
     return len(futures) > 0 and all(future.status != "cancelled" for future in futures)
 
 
-class _TaskError(Exception):
-    """A task failed by itself, whatever it raised: the cluster has forgotten nothing."""
-
-
 def _gone() -> tuple[type[BaseException], ...]:
     """The errors of a scheduler that is gone or has forgotten."""
     from distributed.client import CancelledError, ClosedClientError
@@ -375,7 +392,7 @@ def _clear_errors() -> Iterator[None]:
 
     try:
         yield
-    except _TaskError as failed:
+    except TaskError as failed:
         error = failed.__cause__
         assert error is not None
         if not isinstance(error, KilledWorker):

@@ -78,7 +78,7 @@ class PilotedSearch(BatchSearch):
 
     def follow(self, outliers: Seeds | None = None) -> None:
         """Take the sample, and these rows beside it, as what proposals are worked out on."""
-        form = replace(self.form, features=lambda X: X)
+        form = replace(self.form, features=lambda X: X, quick=False)  # as they are computed
         if outliers is None:
             sample = threaded_rows(form, self.threads, self.features)
         else:
