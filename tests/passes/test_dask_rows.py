@@ -117,8 +117,12 @@ def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed, mo
 
 def test_findings_of_many_shards_are_put_together_by_workers(client, monkeypatch):
     monkeypatch.setattr(dask_graph, "GROUP", 2)
+    monkeypatch.setattr(dask_graph, "_TOLD_SINGLY", 4)
     shards = shards_of_array(X, 5, False)
-    found, wanted = fitted(shards, client), fitted(shards)
+    told = []
+    found, wanted = fitted(shards, client, callback=told.append), fitted(shards)
+    done = [point.done for point in told if point.step == "shards"][:-5]  # labels are told singly
+    assert done == [2, 4, 5] * (len(done) // 3)
     np.testing.assert_array_equal(found.clustering.labels.compute(), wanted.clustering.labels)
     assert found.clustering.log_joint == pytest.approx(wanted.clustering.log_joint, abs=1e-6)
 
@@ -317,6 +321,17 @@ def test_every_worker_restarted_within_a_pass_and_between_passes(client, undistu
 
     same(fitted(SHARDS, client, callback=told), undisturbed)
     assert len(calls) > 6
+
+
+def test_rows_that_workers_alone_had_are_not_asked_for_forever(client):
+    rows = da.from_array(X, chunks=(200, 3)).persist()
+
+    def told(point):
+        if point.step == "place":
+            client.restart()
+
+    with pytest.raises(WorkersError, match="forgotten what it was asked"):
+        DPMixture(GAUSSIAN, 1.0, random_state=0).fit(rows, callback=told)
 
 
 def test_memory_that_does_not_suffice(client, local):

@@ -99,7 +99,7 @@ class Graph:
             watched = singly if len(singly) <= _TOLD_SINGLY else groups
         wanted = [*answers, *kept, *watched]
         futures = self.client.get(self.tasks, wanted, sync=False, retries=RETRIES)
-        step = GROUP if watched is groups else 1
+        step = 1 if watched is singly else GROUP
         for done in finished(futures[len(answers) + len(kept) :]):
             assert progress is not None
             progress(min(len(singly), step * done))

@@ -153,7 +153,7 @@ class DaskRows:
             graph, states = Graph(self.client), self._known(n)
             each = zip(states, self._expected(n), strict=True)
             keys = [graph.add("labels", one, *both) for both in each]
-            return graph.futures(keys, [], keys, [], self.progress)[0]
+            return graph.futures(keys, [], keys, keys, self.progress)[0]
 
         futures = self._patiently(ask)
         parts = [
