@@ -83,7 +83,7 @@ def _clusters(Z: Matrix) -> Labels:
 def _in_units(X: Matrix, *, by_row: bool) -> Labels:
     """Cluster by shares in units of the noise at the median sum, or at a row's own."""
     made = CountRows.of(X)
-    Y = made.seen(X)
+    Y = made.forward(X)
     family = ProjectedGaussian._leading(Y, made.centre, made.scale)
     return _clusters(family.project(Y if by_row else _shares(X)))
 

@@ -178,7 +178,7 @@ def test_one_row_of_a_derived_column_with_two_gaps():
     X = np.array([[1.0, 1.0, 3.0], [np.nan, 5.0, 4.0], [np.nan, np.nan, 5.0]])
     family = families.Derived(families.DiagonalGaussian(), [1], [[2.0, 0.0]], [-1.0])
     expected = [[1.0, 3.0], [3.0, 4.0], [np.nan, 5.0]]
-    np.testing.assert_array_equal(family.seen(X), expected)
+    np.testing.assert_array_equal(family.forward(X), expected)
 
 
 def test_what_some_derived_columns_tell_though_others_are_missing():
@@ -186,7 +186,7 @@ def test_what_some_derived_columns_tell_though_others_are_missing():
     ways = [[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]]
     family = families.Derived(families.DiagonalGaussian(), [3, 4], ways, [0.0, 0.0])
     nan = np.nan
-    np.testing.assert_allclose(family.seen(X), [[nan, nan, 4.0], [4.0, 1.0, nan]])
+    np.testing.assert_allclose(family.forward(X), [[nan, nan, 4.0], [4.0, 1.0, nan]])
     out = family.without(np.ones((1, 5)), np.array([0]), np.array([1]))
     np.testing.assert_array_equal(out, [[1.0, nan, 1.0, nan, 1.0]])
 
@@ -202,7 +202,7 @@ def test_relations_have_no_coefficient_that_is_only_rounding():
     np.testing.assert_allclose(found.coefficients, [[1.25, 0.0], [0.0, 0.0]], rtol=1e-4)
     assert found.coefficients[0][1] == 0.0
     X[5, 1] = np.nan
-    assert np.isnan(found.seen(X)[5, 1])
+    assert np.isnan(found.forward(X)[5, 1])
 
 
 def test_totals_of_counts_in_a_mixed_table_with_gaps():
@@ -257,4 +257,4 @@ def test_a_rating_with_gaps_beside_a_price_with_tax():
 def test_invalid_derived_columns_are_refused(derived, ways, constants, message):
     family = families.Derived(families.DiagonalGaussian(), derived, ways, constants)
     with pytest.raises(ParameterError, match=message):
-        family.seen(np.zeros((4, 3)))
+        family.forward(np.zeros((4, 3)))

@@ -266,7 +266,7 @@ def _log_normal(family, X):
     return _diagonal_gaussian(family, np.log(X)) - np.log(X).sum()
 
 
-def _bent(family, X):
+def _transformed(family, X):
     centre, bend = (np.broadcast_to(v, X.shape[1]) for v in (family.centre, family.bend))
     some = np.where(bend > 0.0, bend, 1.0)
     return np.where(bend > 0.0, np.arcsinh(bend * (X - centre)) / some, X)
@@ -274,7 +274,7 @@ def _bent(family, X):
 
 def _johnson(family, X):
     slopes = np.hypot(1.0, np.asarray(family.bend) * (X - np.asarray(family.centre)))
-    return log_marginal(family.family, _bent(family, X)) - np.nansum(np.log(slopes))
+    return log_marginal(family.family, _transformed(family, X)) - np.nansum(np.log(slopes))
 
 
 def _not_derived(family, X):
@@ -501,7 +501,7 @@ def _log_normal_moments(family, X):
 _MOMENTS = {
     **dict.fromkeys(NODES, _by_nodes_moments),
     "log_normal": _log_normal_moments,
-    "johnson": lambda family, X: predictive_moments(family.family, _bent(family, X)),
+    "johnson": lambda family, X: predictive_moments(family.family, _transformed(family, X)),
     "derived": lambda family, X: predictive_moments(family.family, _not_derived(family, X)),
     "von_mises_fisher": _von_mises_fisher_moments,
     "linear_regression": _linear_regression_moments,

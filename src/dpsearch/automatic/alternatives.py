@@ -124,7 +124,7 @@ class _Column(NamedTuple):
         if self.period is not None and _fits(VonMises, n_values):
             starts.append(VonMises(period=self.period).resolve(self.x))
         if not self.is_integer:
-            starts.append(Johnson.around(DiagonalGaussian.suggest(self.x), self.x))
+            starts.append(Johnson.with_curves(DiagonalGaussian.suggest(self.x), self.x))
             # Its curve is fitted to the column, so another family that fits as well is preferred.
             return [_Candidate(own, self.x, _LEAST_GAIN * (own is starts[-1])) for own in starts]
         # Densities are compared with probabilities on the jittered values.
@@ -312,7 +312,7 @@ class _Competition:
         if all(own.kind != "real" for own in self.family.by_column(self.width)):
             return None
         parts = [
-            (Johnson.around(own, self.table.matrix[:, at]) if own.kind == "real" else own, at)
+            (Johnson.with_curves(own, self.table.matrix[:, at]) if own.kind == "real" else own, at)
             for own, at in _parts(self.family, range(self.width), self.width)
         ]
         return suited(_joined(parts), self.table)

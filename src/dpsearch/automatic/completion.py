@@ -55,7 +55,7 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
             return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
     curves = Johnson.suggest(matrix)  # so that skewed columns are completed by skewed draws
-    draws = curves.back(_of_numbers(curves.seen(matrix), prior, rng))
+    draws = curves.inverse(_of_numbers(curves.forward(matrix), prior, rng))
     return np.where(np.isnan(matrix), _like_observed(draws, matrix), matrix)
 
 

@@ -1,7 +1,7 @@
-"""Inverse Cholesky factors that follow rank-one changes of their matrix, for kernels.
+"""Inverse Cholesky factors and their rank-one updates, for kernels.
 
 For a positive definite A = LLᵀ, W = L⁻¹ gives |Wv|² = vᵀA⁻¹v by plain products.  Lower triangles
-are stored row after row, D(D + 1)/2 numbers.  Nothing here allocates.
+are stored row by row in D(D + 1)/2 numbers.  Nothing here allocates.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_outer(matrix, v, weight):  # type: ignore[no-untyped-def]
 
 @inner
 def distance_up_to(inverse, point, centre, limit):  # type: ignore[no-untyped-def]
-    """Return vᵀA⁻¹v, or as soon as it is known to be above the limit some part of it that is."""
+    """Return vᵀA⁻¹v, or a partial sum of it as soon as that exceeds the limit."""
     out = 0.0
     at = 0
     for i in range(point.shape[0]):
@@ -67,14 +67,14 @@ def squared_distance(inverse, point, centre):  # type: ignore[no-untyped-def]
 
 @inner
 def change(inverse, v, sign, scratch):  # type: ignore[no-untyped-def]
-    """Turn the inverse factor of A into that of A ± vvᵀ; return |A ± vvᵀ|/|A|.
+    """Update the inverse factor of A to that of A ± vvᵀ; return |A ± vvᵀ|/|A|.
 
     Rotations that take [L v] to [L′ 0] take [W; 0] to [W′; ·] (Gill, Golub, Murray & Saunders
-    1974).  With p = Wv and s_k = 1 ± Σ_{i≤k} p_i² they come to
+    1974).  With p = Wv and s_k = 1 ± Σ_{i≤k} p_i² this gives
 
         W′_k = √(s_{k−1}/s_k) (W_k ∓ p_k/s_{k−1} Σ_{i<k} p_i W_i).
 
-    For A − vvᵀ the caller makes sure that |p|² is well below 1: rounding errors grow with
+    For A − vvᵀ the caller must ensure that |p|² is well below 1: rounding errors grow with
     1/(1 − |p|²), and at 1 the result would not be positive definite.
     """
     n_features = v.shape[0]
@@ -103,8 +103,8 @@ def change(inverse, v, sign, scratch):  # type: ignore[no-untyped-def]
 def invert_above_identity(matrix, n_features):  # type: ignore[no-untyped-def]
     """Replace a positive semidefinite S by the inverse factor of I + S.
 
-    What is left of I + S after eliminating columns is at least I, so pivots below 1 come from
-    rounding and are set to 1: the factor always exists.
+    The remainder of I + S after eliminating columns is at least I.  So pivots below 1 are rounding
+    errors and are set to 1, and the factor always exists.
     """
     at = 0
     for i in range(n_features):

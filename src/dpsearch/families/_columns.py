@@ -1,4 +1,4 @@
-"""What families share about single columns: their centre and spread, their marginals."""
+"""Functions of single columns that families share: centre and spread, dependence, marginals."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import is_below, largest_magnitude
 from dpsearch.errors import DataError
 
-_SMALLEST = 1e-145  # what can be squared in double precision
-EXACT = 1e-6  # share of a column's variance, below which it follows from others but for rounding
-_NOTHING = 1e-10  # share of the variance that is rounding
-_ROUNDING = 1e-13  # what values that are meant to be the same differ by, at most
+_SMALLEST = 1e-145  # the smallest number that can be squared in double precision
+EXACT = 1e-6  # a smaller unexplained share of a column's variance is rounding
+_NOTHING = 1e-10  # the share of the variance that is rounding
+_ROUNDING = 1e-13  # the largest relative difference of values that are the same
 
 
 def means(X: Any) -> Vector:
-    """Return the mean of what was observed of each column; 0 where nothing was."""
+    """Return the mean of the observed values of each column; 0 if there are none."""
     return np.asarray(np.nansum(X, axis=0) / np.maximum((~np.isnan(X)).sum(axis=0), 1.0))
 
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance.
 
-    The variance of a constant column counts as its value squared, or 1 if that is 0: it scales with
-    the column, and rounding errors are small beside it.
+    The variance of a constant column is set to its value squared, or 1 if that is 0: this scales
+    with the column, and is large compared to rounding errors.
     """
     X, mean, spread = _observed(X)
     small = (spread > 0.0) & (spread < _SMALLEST)
@@ -44,15 +44,15 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
 
 
 def varies(X: Any) -> Any:
-    """Return for each column whether its values differ, by more than rounding."""
+    """Return for each column whether its values differ by more than rounding."""
     return _is_wide(*_observed(X)[1:])
 
 
 def independent(correlations: Matrix, columns: Ints, least: float) -> Ints:
-    """Return columns of which the others leave at least this share of the variance unexplained.
+    """Return columns, each with at least this share of its variance unexplained by the others.
 
-    The others are left out one after the other: the last of those that follow from the rest but for
-    rounding, as what is derived most often comes later, then that which the rest explains best.
+    Columns are dropped one by one: first the last of those that the rest determines up to rounding,
+    since derived columns mostly come later, then the one that the rest explains best.
     """
     while len(columns) > 1:
         among = correlations[np.ix_(columns, columns)] + _NOTHING * np.eye(len(columns))
@@ -65,9 +65,9 @@ def independent(correlations: Matrix, columns: Ints, least: float) -> Ints:
 
 
 def _observed(X: Any) -> tuple[Any, Vector, Vector]:
-    """Return X with gaps masked, each column's mean and how far its values lie from it.
+    """Return X with gaps masked, each column's mean, and the largest deviation from it.
 
-    Mean and spread of a column without any value are 0.
+    Both are 0 for a column without any value.
     """
     mean = X.mean(axis=0)
     if np.isnan(mean).any():
@@ -102,7 +102,7 @@ def standardised(X: Any, mean: Vector, scale: Vector) -> Any:
 
 
 def in_range(encoded: Any, unit: str, parameter: str, times: float = 1.0) -> Any:
-    """Return encoded data, unless they are too large to be squared, added up and multiplied."""
+    """Return encoded data, or raise `DataError` if their sums of squares would overflow."""
     limit = math.sqrt(1e300 / encoded.size / max(times, 1.0))
     if not is_below(limit, encoded) and largest_magnitude(encoded) > limit:
         raise DataError(
@@ -114,7 +114,7 @@ def in_range(encoded: Any, unit: str, parameter: str, times: float = 1.0) -> Any
 
 
 def with_holes(X: Any) -> Any:
-    """Return X with a third of its values missing, and all of its last row: for examples."""
+    """Return X with a third of its values and all of its last row missing, for examples."""
     missing = np.random.default_rng(7).random(X.shape) < 0.3
     missing[-1] = True
     missing[0] = False
@@ -122,7 +122,7 @@ def with_holes(X: Any) -> Any:
 
 
 def as_tuple(array: Any) -> Any:
-    """Return an array as nested tuples, which can be compared and hashed."""
+    """Return an array as nested tuples, so that it can be compared and hashed."""
     numbers = np.asarray(array, dtype=np.float64)
     return _tupled(numbers.tolist(), numbers.ndim)
 

@@ -1,4 +1,4 @@
-"""Principal components of a table: how many rise above the noise, and along which directions.
+"""Principal components of a table: how many are above the noise, and their directions.
 
 The threshold for singular values is that of Gavish and Donoho (2014), "The optimal hard threshold
 for singular values is 4/√3", for noise of unknown size.
@@ -11,13 +11,13 @@ from scipy.linalg import eigh, eigvalsh
 
 from dpsearch._types import Matrix, Vector
 
-_ROWS_COUNTED = 1000  # by which components are told from noise, at most
-_NOTHING = 1e-10  # share of the variance below which a component is rounding
+_ROWS_COUNTED = 1000  # the most rows by which components are distinguished from noise
+_NOTHING = 1e-10  # a smaller share of the variance is rounding
 _BLOCK = 4096
 
 
 def n_components(X: Matrix, mean: Vector, scale: Vector) -> int:
-    """Return how many components, at least 1, rise above the noise in a sample of the rows."""
+    """Return how many components, at least 1, are above the noise in a sample of the rows."""
     rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS_COUNTED])
     standard = ((X[rows] - mean) * scale)[:, scale > 0.0]
     short, long = sorted(standard.shape)

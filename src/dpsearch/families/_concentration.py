@@ -1,18 +1,19 @@
-"""The integral over the concentration of von Mises–Fisher distributions: see that family.
+"""The integral over the concentration κ of von Mises–Fisher distributions: see that family.
 
-A cluster's log H is that of its size n and of the length R = |c₀m₀ + Σx|: with nodes κ_g that are
-even in log κ, a sum of
+A cluster's log H depends on its size n and on the length R = |c₀m₀ + Σx|.  With nodes κ_g that are
+equally spaced in log κ, H is the sum of
 
     exp(t_g),   t_g = log π_g − n L(κ_g) + L(κ_g R) − L(κ_g c₀).
 
-There are so many nodes that only every s-th counts: for n points those that are at most 1.2 of the
-least standard deviation of log κ apart.  The sum over even nodes of a function as smooth as a
-posterior is then its integral but for 2 exp(−2π²/1.2²) < 1e-5 of it.
+The nodes are so dense that only every s-th is used: for n points they are at most 1.2 times the
+least standard deviation of log κ apart.  For a function as smooth as a posterior, the sum over
+equally spaced nodes then differs from the integral by less than a share of
+2 exp(−2π²/1.2²) < 1e-5.
 
-As a function of g the terms rise to one largest and fall again, because R r(κR)/r(κ) falls with κ,
-r = L′.  So the sum begins near the largest term, which the row remembers, and ends on both sides
-where terms are negligible.  Where many columns and points make the posterior of log κ nearly
-normal, Laplace's method with its next term takes one or two terms in place of ten.
+As a function of g the terms have one maximum, because R r(κR)/r(κ) decreases with κ, r = L′.  So
+the sum begins near the largest term, which the row stores, and ends on both sides where terms are
+negligible.  If many columns and points make the posterior of log κ nearly normal, Laplace's method
+with its next term needs one or two evaluations in place of ten.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ class _Params(NamedTuple):
     n_features: layout.Number
     order: layout.Number  # ν
     strength: layout.Number  # c₀
-    typical: layout.Number  # product of two points of a cluster
-    whole: layout.Number  # log κ: from the first node to the last
-    many: layout.Number  # points, from which on the posterior of log κ is nearly normal
+    typical: layout.Number  # the typical inner product of two points of a cluster
+    whole: layout.Number  # the difference of log κ between the last node and the first
+    many: layout.Number  # the fewest points with a nearly normal posterior of log κ
     expansion: layout.Numbers  # of L, see `_bessel`
     nodes: layout.Numbers  # κ_g
     at_nodes: layout.Numbers  # L(κ_g)
     slopes: layout.Numbers  # r(κ_g)
     prior_slopes: layout.Numbers  # r(κ_g c₀)
     starts: layout.Numbers  # log π_g − L(κ_g c₀)
-    strides: layout.Numbers  # s: every which node counts …
-    limits: layout.Numbers  # … for up to so many points
+    strides: layout.Numbers  # s …
+    limits: layout.Numbers  # … for up to this many points
     prior: layout.Numbers  # c₀m₀, empty if it is 0
 
 
@@ -64,7 +65,7 @@ def _term(params, n, length, g):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _stride(params, n):  # type: ignore[no-untyped-def]
-    """Return every which node counts for n points."""
+    """Return the stride s between the nodes that are used for n points."""
     limits, level = table(params, PARAMS.limits), 0
     while n > limits[level]:
         level += 1
@@ -73,7 +74,7 @@ def _stride(params, n):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def summit(params, n, length, begin):  # type: ignore[no-untyped-def]
-    """Return the number of the largest term, by steps that double while terms rise."""
+    """Return the index of the largest term, found by steps that double while terms rise."""
     stride, n_nodes = _stride(params, n), layout.length(params, PARAMS.nodes)
     at, step = int(begin) // stride * stride, stride
     top = _term(params, n, length, at)[0]
@@ -106,14 +107,14 @@ def _derivatives(nu, x, r):  # type: ignore[no-untyped-def]
 
 
 class _Found(NamedTuple):
-    log: float  # H; NaN if the posterior is not nearly normal
-    largest: int  # the number of the node with the largest term, or near the mode
+    log: float  # log H; NaN if the posterior is not nearly normal
+    largest: int  # the node of the largest term, or near the mode
     slope: float  # r(κR) there
-    low: int  # the nodes that matter
+    low: int  # the first and last node that matter
     high: int
-    stride: int  # between terms; 0 where there are none
+    stride: int  # between terms; 0 for Laplace's method
     of_score: float  # the score is at least this …
-    of_growth: float  # … and this by δ
+    of_growth: float  # … plus this times δ
 
 
 @_jit.inner
@@ -162,9 +163,9 @@ def _laplace(params, n, length, begin):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
-    """Return log H of n points with this R² and what is known of its terms.
+    """Return log H of n points with this R², and facts about its terms.
 
-    The sum is that of the terms about the largest one, wherever it began.
+    The sum has the terms around the largest one, for any node to begin with.
     """
     length, last = math.sqrt(max(squared, 0.0)), layout.length(params, PARAMS.nodes) - 1
     if n >= params[PARAMS.many]:
@@ -181,7 +182,7 @@ def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
         above, slope_above = _term(params, n, length, min(high, last))
         below, above = below if low >= 0 else -np.inf, above if high <= last else -np.inf
         reach, away, more = away, away + stride, max(below, above) > top - _NEGLIGIBLE
-        if max(below, above) > top:  # begin again, there
+        if max(below, above) > top:  # begin again at a larger term
             largest = low if below > above else high
             slope = slope_below if below > above else slope_above
             top = max(below, above)
@@ -198,7 +199,7 @@ def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
 
 @_jit.kernel
 def shares(params, n, length):  # type: ignore[no-untyped-def]
-    """Return the nodes that count, by their numbers, and their posterior weights."""
+    """Return the indices of the nodes that matter, and their posterior weights."""
     at = np.arange(0, layout.length(params, PARAMS.nodes), _stride(params, n))
     out = np.empty(at.shape[0])
     for i in range(out.shape[0]):
@@ -210,7 +211,7 @@ def shares(params, n, length):  # type: ignore[no-untyped-def]
 
 @_jit.kernel
 def of_blocks(params, sizes, lengths):  # type: ignore[no-untyped-def]
-    """Return log H of blocks by n and R, its derivative by R over R, and that by n: [3, K].
+    """Return log H of blocks from n and R, its derivative by R divided by R, and by n: [3, K].
 
     Sizes need not be integers.
     """

@@ -1,17 +1,17 @@
-"""Rows of counts in units of their noise.
+"""Rows of counts, scaled to units of their noise.
 
-Rows of counts of events differ by how much was counted, and so in their noise.  Counts u with the
-expectation λ vary by λ + αλ².  With T the median of the sums Σu, m what is expected of y = T u/Σu
-and s² = m + αm² its variance at that sum, a row becomes
+Rows of counts of events differ in their totals, and hence in their noise.  Counts u with
+expectation λ have the variance λ + αλ².  With T the median of the totals Σu, m the expectation of
+y = T u/Σu, and s² = m + αm² its variance at that total, a row becomes
 
     x = m + (y − m)/ρ,   ρ² the mean of ((y − m)/s)² over the columns of the row.
 
-Where a row is noise, ρ is its deviation; where it is far from m, ρ is that distance, and its
-direction remains.  What is expected of y is the same however much was counted, as it is of no
-logarithm and no square root.
+If a row is noise, ρ is its standard deviation; if it is far from m, ρ is that distance, and only
+the direction remains.  The expectation of y does not depend on the row's total; those of its
+logarithm and of its square root do.
 
-This supposes the same noise in all groups of rows.  Where groups differ much in most columns, their
-noise does too, and x = 2√y is better, whose noise does not depend on what is expected.
+This assumes that all groups of rows have the same noise.  If groups differ much in most columns,
+their noise differs, too, and x = 2√y is better, since its noise does not depend on the expectation.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ import numpy as np
 from dpsearch._types import Matrix, Vector
 from dpsearch.families.linear import like, namespace
 
-_ALIKE = 1.5  # the third quartile of the sums of rows by the first, at most
-_LEAST_NOISE = 0.01  # share of a row's square that is noise
+_ALIKE = 1.5  # the largest ratio of the third to the first quartile of similar totals
+_LEAST_NOISE = 0.01  # the least share of a row's square that is noise
 _NOTHING = 1e-10
 
 
 class CountRows(NamedTuple):
-    """How rows of counts, with gaps or without, become x and come back."""
+    """The map from rows of counts, with or without gaps, to x, and back."""
 
-    centre: Vector  # what is expected of x
+    centre: Vector  # the expectation of x
     dispersion: float | None  # α; None if x = 2√y
     total: float  # T
     logged: bool = False  # whether tables hold log(1 + u) in place of u
-    given_total: float = 1.0  # the sum of rows that come back
+    given_total: float = 1.0  # the total of rows that are mapped back
 
     @classmethod
     def of(cls, counts: Matrix) -> CountRows:
-        """Return how a table of counts does so."""
+        """Return the map for a table of counts."""
         sums = counts.sum(axis=1)
         total = max(float(np.median(sums)), 1.0)
         shares = counts.sum(axis=0) / max(float(sums.sum()), 1.0)
         return cls(total * shares, dispersion(counts, shares), total)
 
     @classmethod
-    def ways(cls, counts: Matrix) -> list[CountRows]:
-        """Return how, and with roots where about as much was counted in all rows."""
+    def candidates(cls, counts: Matrix) -> list[CountRows]:
+        """Return the map, and that with square roots if all rows have similar totals."""
         units, (first, third) = cls.of(counts), np.quantile(counts.sum(axis=1), (0.25, 0.75))
         return [units, units.roots(counts)] if third <= _ALIKE * first else [units]
 
@@ -58,7 +58,7 @@ class CountRows(NamedTuple):
 
     @property
     def expected(self) -> Vector:
-        """What is expected of y, about."""
+        """The approximate expectation of y."""
         return self.centre if self.dispersion is not None else 0.25 * self.centre**2
 
     @property
@@ -69,13 +69,13 @@ class CountRows(NamedTuple):
         noise = self.centre + self.dispersion * self.centre**2
         return np.asarray(1.0 / np.sqrt(np.where(noise > 0.0, noise, 1.0)))
 
-    def seen(self, X: Any) -> Any:
+    def forward(self, X: Any) -> Any:
         """Return x of each row."""
         off, lengths = self._off(X)
         return like(X, self.centre) + off / lengths
 
     def _shares(self, counts: Any, gaps: Any) -> Any:
-        """Return y.  The known counts of a row are the share of all that is expected of them."""
+        """Return y; the total of a row with gaps is estimated from the counts that are known."""
         xp, zero = namespace(counts), like(counts, 0.0)
         expected = like(counts, self.expected)
         known = xp.sum(xp.where(gaps, zero, expected), axis=1, keepdims=True)
@@ -83,7 +83,7 @@ class CountRows(NamedTuple):
         return counts * (like(counts, self.total) * known / xp.where(sums > 0.0, sums, 1.0 + zero))
 
     def _off(self, X: Any) -> tuple[Any, Any]:
-        """Return what x, if ρ were 1, is beyond its expectation, and ρ."""
+        """Return the deviation ρ(x − m), and ρ."""
         xp, gaps = namespace(X), namespace(X).isnan(X)
         zero, one = like(X, 0.0), like(X, 1.0)
         y = self._shares(xp.expm1(X) if self.logged else X, gaps)
@@ -97,9 +97,10 @@ class CountRows(NamedTuple):
         return off, xp.where(mean > _NOTHING, mean, one) ** 0.5
 
     def lengths(self, x: Matrix) -> Matrix:
-        """Return ρ of rows that are expected to be x and have the sum T.
+        """Return ρ of rows with the expectation x and the total T.
 
-        With t² the mean of ((x − m)/s)², ρ² = t²ρ² + 1: a row's square and that of its noise.
+        With t² the mean of ((x − m)/s)², ρ² = t²ρ² + 1: the square of the expectation and the
+        noise.
         """
         if self.dispersion is None:
             return np.ones_like(x[..., :1])
@@ -107,21 +108,21 @@ class CountRows(NamedTuple):
         return np.asarray(1.0 / np.sqrt(np.maximum(1.0 - squares, _LEAST_NOISE)))
 
     def rows(self, x: Matrix, lengths: Any) -> Matrix:
-        """Return rows of the table, with the sum that rows come back with."""
+        """Return rows of the table with the total `given_total`."""
         return self._held(self._back(x, lengths) * (self.given_total / self.total))
 
     def rows_like(self, x: Matrix, X: Matrix) -> Matrix:
-        """Return rows of the table that have the sums and lengths that rows with gaps show."""
+        """Return rows of the table with the totals and ρ estimated from rows X with gaps."""
         lengths = np.where(np.isnan(X).all(axis=1, keepdims=True), self.lengths(x), self._off(X)[1])
         y = self._back(x, lengths)
         known = np.nansum(np.expm1(X) if self.logged else X, axis=1, keepdims=True)
         there = np.where(np.isnan(X), 0.0, y).sum(axis=1, keepdims=True)
-        # Where no count is known, rows come back with the sum of others.
+        # Rows without any known count get `given_total`.
         known = np.where(there > _NOTHING, known, self.given_total)
         return self._held(y * known / np.where(there > _NOTHING, there, self.total))
 
     def _back(self, x: Matrix, lengths: Any) -> Matrix:
-        """Return y; squares of expected roots are brought to the sum T, as they are too small."""
+        """Return y; squares of expected roots, which are too small, are scaled to the total T."""
         x = np.maximum(self.centre + lengths * (x - self.centre), 0.0)
         if self.dispersion is not None:
             return np.asarray(x)
@@ -132,10 +133,10 @@ class CountRows(NamedTuple):
 
 
 def dispersion(counts: Matrix, shares: Vector) -> float:
-    """Return α of counts with the variance λ + αλ², λ = Σu times a column's share, by moments.
+    """Return the moment estimate of α: counts have the variance λ + αλ², λ = Σu · share.
 
-    Of the columns with an expectation above 1 it is the median, as groups of rows make those
-    columns vary that they differ in.
+    It is the median over the columns with an expectation above 1, since columns in which groups of
+    rows differ vary more.
     """
     sums = counts.sum(axis=1)
     # The sums over rows of (u − λ)² − λ, and of λ².

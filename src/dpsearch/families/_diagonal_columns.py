@@ -5,9 +5,9 @@ a point has,
 
     predictive   Σ_d c_d − (a_d + ½) log(1 + q_d),    a_d = a₀ + n_d/2
 
-where c_d is what the column's Student t has besides q, kept in the row.  Exponents differ between
-columns, so each needs its logarithm, by a routine that compilers can vectorise.  A missing value is
-NaN, also when encoded.
+where c_d, the constant of the column's Student t, is kept in the row.  Exponents differ between
+columns, so each column needs its own logarithm, by a routine that compilers can vectorise.  Missing
+values are NaN, also in encoded data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpsearch.families.layout import at, entry, length, view_at
 
 
 class _Params(NamedTuple):
-    """Of both forms.  There is one table for all columns together, or here one for each prior."""
+    """For both forms: one table for all columns together, or in this form one for each prior."""
 
     size: layout.Number  # of each table
     strength: layout.Numbers  # κ₀ of each column
@@ -69,12 +69,12 @@ def column_total(params, d, n):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def best_case(params, d, n, centre, factor, x, helpers, low, high):  # type: ignore[no-untyped-def]
-    """Return an upper bound on the predictive of column d, without what `column_step` has.
+    """Return an upper bound on the predictive of column d, without the terms of `column_step`.
 
-    The mean is the nearest, and β the best, that the helpers could leave.  With
-    δ² = κ(z − m)²/(2(κ + 1)), β enters as a log β − (a + ½) log(β + δ²), largest at 2aδ².  Scales
-    only grow: β is at least the row's, and β + δ², the scale once the point is in too, at least
-    that of the row with the point alone.
+    The mean is the nearest, and β the best, that helpers could give.  With
+    δ² = κ(z − m)²/(2(κ + 1)), β enters as a log β − (a + ½) log(β + δ²), which is largest at 2aδ².
+    Scales only grow: β is at least the row's, and β + δ², the scale once the point is added, at
+    least that of the row with the point alone.
     """
     prior = entry(params, PARAMS.strength, d) + n
     kappa = prior + helpers
@@ -113,7 +113,7 @@ def _beta(params, d, n, mean, squares):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _set_column(params, row, d):  # type: ignore[no-untyped-def]
-    """Derive what scoring needs of column d from n_d, z̄ and M."""
+    """Compute what scoring needs of column d from n_d, z̄ and M."""
     n_features = length(params, PARAMS.shape)
     n, mean = row[at(ROW.counts, n_features) + d], row[at(ROW.means, n_features) + d]
     kappa = entry(params, PARAMS.strength, d) + n
@@ -128,7 +128,7 @@ def _set_column(params, row, d):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _change(params, row, d, weight, value, more):  # type: ignore[no-untyped-def]
-    """Add values of column d (or take them, if `weight` is below 0): their mean and squares."""
+    """Add values of column d, or remove them if `weight` is below 0, by their mean and squares."""
     n_features = length(params, PARAMS.shape)
     count, mean = at(ROW.counts, n_features) + d, at(ROW.means, n_features) + d
     squares = at(ROW.squares, n_features) + d
@@ -140,7 +140,7 @@ def _change(params, row, d, weight, value, more):  # type: ignore[no-untyped-def
         row[count] = total
         row[mean] += weight / total * difference
         left = row[squares] + more + weight * n / total * difference * difference
-        # A single point has none, and rounding must not leave fewer than none.
+        # It is 0 for a single point, and rounding must not make it negative.
         row[squares] = max(left, 0.0) if total > 1.0 else 0.0
     _set_column(params, row, d)
 
@@ -193,7 +193,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
-    """What each column's log marginal would lose with the point."""
+    """Return the sum of what each column's log marginal would lose without the point."""
     n_features = values.shape[0]
     out = 0.0
     for d in range(n_features):
@@ -213,7 +213,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("features")
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    """Write the values, 0 where they are missing, and after them whether they are there."""
+    """Write the values, with 0 for missing ones, and after them 1 for each value, 0 for a gap."""
     n_features = values.shape[0]
     for d in range(n_features):
         there = not math.isnan(values[d])
@@ -223,7 +223,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column the best over how many of the helpers have it."""
+    """Return the sum over columns of the best case over how many helpers have a value there."""
     n_features = values.shape[0]
     out = 0.0
     for d in range(n_features):

@@ -1,15 +1,15 @@
 """The functions of directions under von Mises–Fisher distributions: see `von_mises_fisher.py`.
 
-The score of a point x depends on ⟨S, x⟩ alone: through δ = |S + x| − R, of which it is a convex
-function that grows.  The term of κ changes by −L(κ) + L(κ(R + δ)) − L(κR), and with r at κR
+The score of a point x depends on ⟨S, x⟩ alone, as an increasing convex function of
+δ = |S + x| − R.  The term of κ changes by −L(κ) + L(κ(R + δ)) − L(κR), and with r at κR
 
     κδr ≤ L(κ(R + δ)) − L(κR) ≤ κr(δ + δ²/2R)   for δ ≥ 0,   r(cx) ≤ c r(x) for c ≥ 1,
 
-because r grows and is concave (Schou 1978, "Estimation of the concentration parameter in von
-Mises–Fisher distributions").  So a row has a line below the score, that of the largest term, and a
+because r is increasing and concave (Schou 1978, "Estimation of the concentration parameter in von
+Mises–Fisher distributions").  So a row has a line below the score, from the largest term, and a
 line above it for products p up to `near`: a chord of δ from p = 0, where δ grows by less than
-p/√(R² + 1).  Where the best place alone is wanted, clusters whose bound is below another's are not
-scored further.
+p/√(R² + 1).  If only the best cluster is needed, clusters whose upper bound is below another's
+score are not scored further.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dpsearch.families._concentration import PARAMS, log_sum, summit
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, table, view, view_at
 
-_NEAR = 0.6  # of what to expect of a point of the cluster: less is seldom the best place
-_FEW = 8.0  # points: clusters of fewer have bounds by scores, as many terms count
-_SLACK = 1e-3  # nats: what expectations by a normal posterior may be off
-_MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
+_NEAR = 0.6  # of the typical product of a member: below it a cluster is seldom the best
+_FEW = 8.0  # points; bounds of smaller clusters use scores, since many terms matter
+_SLACK = 1e-3  # nats: the error of expectations under a normal posterior
+_MARGIN = 1e-6  # nats: scores closer to each other are compared in full
 
 
 class _Row(NamedTuple):
     n: layout.Count
     log_h: layout.Number
     squared: layout.Number  # R²
-    largest: layout.Number  # the number of the largest term
+    largest: layout.Number  # the index of the largest term
     near: layout.Number  # a product with the sum
     above: layout.Number  # up to `near` the score is at most above + climb · max(product, 0) …
     climb: layout.Number
@@ -64,7 +64,7 @@ def _score(params, pool, s, dot):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _refresh(params, row):  # type: ignore[no-untyped-def]
-    """Compute what follows from n, R² and the sums; an empty cluster has the prior's."""
+    """Compute the other fields from n, R² and the sums; an empty cluster has the prior's sums."""
     n, squared = row[ROW.n], row[ROW.squared]
     middle = layout.length(params, PARAMS.nodes) // 2
     if n <= 0.0:
@@ -78,7 +78,7 @@ def _refresh(params, row):  # type: ignore[no-untyped-def]
         return
     found = log_sum(params, n, squared, row[ROW.largest])
     row[ROW.log_h] = found.log
-    # Of one point the terms may differ by rounding alone.
+    # For one point the terms may differ by rounding alone.
     row[ROW.largest] = found.largest if n > 1.0 else middle
     typical = (squared - n) / (n - 1.0) if n > 1.0 else params[PARAMS.typical]
     row[ROW.near] = _NEAR * max(typical, 0.0)
@@ -104,9 +104,9 @@ def _set_lines(params, row, found):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _most(params, found, length, growth):  # type: ignore[no-untyped-def]
-    """Return the most that the term of any κ that matters changes by where R grows by δ ≥ 0.
+    """Return an upper bound on the change of the term of any relevant κ if R grows by δ ≥ 0.
 
-    L lies above its tangent at the largest term, so that a bound on both sides of it is a line.
+    L is above its tangent at the largest term, so the bound is a line on each side of that term.
     """
     kappa, reach = entry(params, PARAMS.nodes, found.largest), growth
     reach += 0.5 * growth * growth / length
@@ -120,7 +120,7 @@ def _most(params, found, length, growth):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _measure(params, row):  # type: ignore[no-untyped-def]
-    """Compute R² from the sums, and what follows."""
+    """Compute R² from the sums, and the other fields."""
     sums = view(row, ROW.sums, int(params[PARAMS.n_features]))
     squared = 0.0
     for d in range(sums.shape[0]):
@@ -214,7 +214,7 @@ def _cannot_exceed(pool, s, product, step, best):  # type: ignore[no-untyped-def
 
 @_jit.inner
 def _likely(pool, starts, products, skipped):  # type: ignore[no-untyped-def]
-    """Return the place whose product is largest beside what it expects; −1 if there is none."""
+    """Return the position with the largest product relative to a typical one; −1 if none."""
     out = -1
     ratio = -np.inf
     for k in range(starts.shape[0]):
@@ -227,7 +227,7 @@ def _likely(pool, starts, products, skipped):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _keep_best(params, pool, starts, products, offsets, skipped, floor, likely, out):  # type: ignore[no-untyped-def]
-    """Write scores with offsets where these may be the best, else −∞; the likely one first."""
+    """Write scores with offsets where they may be the best, else −∞; the likely one comes first."""
     best = floor
     of_likely = -np.inf
     if likely >= 0:
@@ -259,7 +259,7 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
 
 @_jit.pointer("best_dots")
 def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
-    """As a rule one product alone is above `near`, and its cluster far better than all others."""
+    """Usually one product alone is above `near`, and its cluster is far better than all others."""
     far, likely, others = 0, -1, -np.inf
     for k in range(starts.shape[0]):
         out[k] = -np.inf
@@ -285,7 +285,7 @@ def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out)
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """With helpers no more is known than the largest density of all, at the largest κ."""
+    """With helpers the bound is the largest possible density, at the largest κ."""
     if helpers > 0:
         last = layout.length(params, PARAMS.nodes) - 1
         return entry(params, PARAMS.nodes, last) - entry(params, PARAMS.at_nodes, last)

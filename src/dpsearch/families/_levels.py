@@ -1,12 +1,13 @@
 """Counts of levels with Dirichlet priors in every column: for `Categorical` and `Bernoulli`.
 
-See `categorical.py` for the formulas.  Data are encoded as sparse indicators: the levels of all
-columns side by side, a one at each of the point's own.  The row keeps log(a + c_l), so that a point
-costs one sum over its columns.
+See `categorical.py` for the formulas.  Data are encoded as sparse indicators of the levels of all
+columns, with a one at each of a point's levels.  The row keeps log(a + c_l), so that scoring a
+point is one sum over its columns.
 
-With gaps, a missing value of column d is one more level.  Its count m_d leaves n_d = n − m_d values
-in the column, and its logarithm is log(A + n_d), which cancels what the constant has of the column.
-The functions take any prior counts a_l, as `Bernoulli` needs them for data with gaps.
+With gaps, a missing value of column d is one more level.  With its count m_d there are
+n_d = n − m_d values in the column, and its logarithm is log(A + n_d), which cancels the column's
+term of the constant.  The functions allow any prior counts a_l, which `Bernoulli` needs for data
+with gaps.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _FEW = 4  # different prior counts
 
 
 class _Params(NamedTuple):
-    n_counts: layout.Number  # levels of all columns together, and with gaps one more for each
-    n_levels: layout.Number  # without these
+    n_counts: layout.Number  # the levels of all columns, and with gaps one more for each column
+    n_levels: layout.Number  # the levels of all columns
     size: layout.Number  # of each table
     prior: layout.Numbers  # a of each level, then A of each column
-    begins: layout.Numbers  # where the tables of each of these begin
+    begins: layout.Numbers  # where the table of each of these begins
     logs: layout.Numbers  # for each different a or A: log(a + j)
     log_gammas: layout.Numbers  # log Γ(a + j)
     sum_logs: layout.Numbers  # Σ_d log(A + j); with gaps this and the next are empty
@@ -134,7 +135,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("score_rows")
 def score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    """Sparse data are ones, and are not looked at."""
+    """The values of sparse data are ones, and are not read."""
     n_counts = int(params[PARAMS.n_counts])
     for k in range(starts.shape[0]):
         logs = view_at(pool, starts[k], ROW.logs, n_counts)
@@ -180,7 +181,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column as many helpers at the point's level as there can be, and no others."""
+    """In every column as many helpers as possible are at the point's level, and no others."""
     n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
     prior, counts = table(params, PARAMS.prior), view(row, ROW.counts, n_counts)
     out = 0.0
@@ -207,11 +208,11 @@ FUNCTIONS = Functions(
 
 
 def level_parameters(levels: Ints, counts: Vector, n_rows: int, *, gaps: bool) -> Vector:
-    """The parameters for columns with these numbers of levels, and a prior count for each level."""
+    """Return the parameters for columns with these numbers of levels and prior counts."""
     totals = np.add.reduceat(counts, np.cumsum(levels) - levels)
     prior = np.concatenate([counts, totals])
     kinds, kind = np.unique(prior, return_inverse=True)
-    # Many tables take longer to fill than complete data need logarithms.
+    # With many different priors the tables would cost more than the logarithms of complete data.
     size = min(n_rows + 2, _LARGEST_TABLE // len(kinds)) if gaps or len(kinds) <= _FEW else 0
     arguments = np.add.outer(kinds, np.arange(size))
     total_kinds, columns = np.unique(totals, return_counts=True)
@@ -236,7 +237,7 @@ def level_parameters(levels: Ints, counts: Vector, n_rows: int, *, gaps: bool) -
 
 
 def encode_levels(X: Matrix, levels: Ints) -> Any:
-    """Return indicators of the levels of all columns, and after them of what is missing."""
+    """Return indicators of the levels of all columns, followed by those of missing values."""
     missing = np.isnan(X)
     n_levels, n_features = int(levels.sum()), len(levels)
     codes = np.where(missing, 0.0, X).astype(np.int64) + np.cumsum(levels) - levels
@@ -247,9 +248,9 @@ def encode_levels(X: Matrix, levels: Ints) -> Any:
 
 
 def linear_levels(levels: Ints, counts: Vector, width: int) -> LinearForm:
-    """The linear form of indicators of the levels of all columns.
+    """Return the linear form of indicators of the levels of all columns.
 
-    A missing value has none, so that the n_d values of column d are all at its levels.
+    A missing value has no indicator, so the totals of a column add up to n_d.
     """
     columns = np.repeat(np.arange(len(levels)), levels)
     codes = np.arange(len(columns)) - np.repeat(np.cumsum(levels) - levels, levels)
@@ -268,21 +269,21 @@ def linear_levels(levels: Ints, counts: Vector, width: int) -> LinearForm:
 
 
 class Levels(Family):
-    """A family whose columns have levels; for data with gaps it has the functions above."""
+    """A family whose columns have levels; with gaps its functions are those above."""
 
     independent_columns: ClassVar[bool] = True
 
     @abstractmethod
     def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
-        """How many levels each column has, and what the prior counts for at each."""
+        """Return the number of levels of each column, and the prior count of each level."""
 
     @abstractmethod
     def counts_of(self, row: Vector, n_features: int) -> Vector:
-        """How many points of a row are at each of the levels of all columns."""
+        """Return the counts of the levels of all columns in a row."""
 
     @abstractmethod
     def row_of_levels(self, counts: Vector) -> Vector:
-        """The row of a single column with these counts of its levels, without logarithms."""
+        """Return the row of one column from the counts of its levels, without logarithms."""
 
     def row_layout(self) -> Any:
         return ROW

@@ -1,8 +1,8 @@
 """The functions of a Gaussian with unknown mean and covariance matrix: see `full_gaussian.py`.
 
-w copies of a point take Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ: a rank-one change of the inverse of
-its Cholesky factor, by which the quadratic form is computed.  The scatter is kept beside it, to
-build it anew after a merge or where taking a point out would cost digits.
+Adding w copies of a point changes Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ, a rank-one update of the
+inverse Cholesky factor W, by which quadratic forms are computed.  The scatter is kept as well, to
+recompute W after a merge, or if removing a point would lose digits.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dpsearch.families.layout import entry, length, view, view_at
 from dpsearch.items import copy_row, fill
 
 LOG_PI = math.log(math.pi)
-# Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
-# as rounding errors grow with the reciprocal and could cost positive definiteness.
+# Removing a point multiplies |Ψ| by a factor below 1.  If it is less than this, W is recomputed
+# from the scatter, since rounding errors grow with the reciprocal and W could stop being valid.
 _SAFE = 1e-3
-_MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
+_MARGIN = 1e-6  # nats: scores closer to each other are compared in full
 
 
 class _Params(NamedTuple):
@@ -85,7 +85,7 @@ def _total(params, n):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and log|Ψ|, and clear the room for vectors."""
+    """Compute everything that scoring needs from n and log|Ψ|, and clear the working space."""
     kappa = params[PARAMS.strength] + row[ROW.n]
     row[ROW.constant] = _step(params, row[ROW.n]) - 0.5 * row[ROW.log_det]
     row[ROW.ratio] = kappa / (kappa + 1.0)
@@ -215,10 +215,10 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
         s = starts[k]
         exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
         nearest = pool[s + ROW.constant] + offsets[k]  # the score at distance 0
-        # Beyond this distance it is below the best by more than rounding.
+        # At a larger distance the score is below the best by more than rounding.
         above = nearest - best + _MARGIN
         above = above / exponent if above > 0.0 else 0.0
-        # e^t − 1, or for t < 1 what is a little more and costs little.
+        # The limit is e^t − 1, or for t < 1 a cheap upper bound of it.
         limit = above * (1.0 + above) if above < 1.0 else math.expm1(above)
         limit /= pool[s + ROW.ratio]
         mean = view_at(pool, s, ROW.mean, n_features)
@@ -240,9 +240,9 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """With helpers, let |Ψ| be as small as it can be and the point at their mean.
+    """With helpers, |Ψ| is as small as it can be and the point at their mean.
 
-    With Ψ⁺ for Ψ once the point is in too, the predictive is, but for constants,
+    With Ψ⁺ for Ψ once the point is added, the predictive is, up to constants,
     ν/2 log|Ψ| − (ν + 1)/2 log|Ψ⁺| ≤ −½ log|Ψ⁺|, and |Ψ⁺| is least without helpers.
     """
     mean, inverse = view(row, ROW.mean, values.shape[0]), view(row, ROW.inverse, values.shape[0])

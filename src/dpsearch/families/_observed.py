@@ -1,4 +1,4 @@
-"""Gaussian rows with gaps: the density of what was observed, and what the rest may be.
+"""Gaussian rows with gaps: the density of the observed entries, and imputation of the others.
 
 For a row with observed entries o and missing entries m, under a location μ and scale matrix Λ:
 
@@ -21,7 +21,7 @@ from dpsearch._types import Labels, Matrix, Vector
 
 @inner
 def _observed_factor(x, scale, seen, factor):  # type: ignore[no-untyped-def]
-    """Write the Cholesky factor of Λ_oo, and which columns o are; return how many."""
+    """Write the Cholesky factor of Λ_oo and the columns o; return how many these are."""
     count = 0
     for d in range(x.shape[0]):
         if not math.isnan(x[d]):
@@ -51,7 +51,7 @@ def _solve_lower(factor, count, v):  # type: ignore[no-untyped-def]
 
 @inner
 def _regress(x, scale, seen, factor, count, v, out):  # type: ignore[no-untyped-def]
-    """Write Λ_mo Λ_oo⁻¹ r to the missing entries of out, where v is L⁻¹r."""
+    """Write Λ_mo Λ_oo⁻¹ r to the missing entries of `out`, given v = L⁻¹r."""
     for i in range(count - 1, -1, -1):
         total = v[i]
         for h in range(i + 1, count):
@@ -66,7 +66,7 @@ def _regress(x, scale, seen, factor, count, v, out):  # type: ignore[no-untyped-
 
 @kernel
 def log_densities(X: Matrix, means: Matrix, scales: Matrix, degrees: Vector) -> Matrix:
-    """Return log t(x_o; μ_o, Λ_oo, ν) for every row and cluster; 0 where nothing was observed."""
+    """Return log t(x_o; μ_o, Λ_oo, ν) for every row and cluster; 0 if nothing was observed."""
     n_clusters, width = means.shape
     out = np.empty((X.shape[0], n_clusters))
     seen, factor, v = np.empty(width, np.int64), np.empty((width, width)), np.empty(width)

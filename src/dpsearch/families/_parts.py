@@ -2,14 +2,15 @@
 
     log H(x) = Σ_p log H_p(x_p)        over the parts p that the data row has
 
-so every function is the sum of its parts', which are called by address.  A data row may lack a
-part: then that part's statistics stay as they are, which is the marginal over what was observed.
-`Product` and `WithGaps` are both made of this, through `composite.py`.
+so every function is the sum of those of the parts, which are called by address.  If a data row
+lacks a part, that part's statistics do not change, which gives the marginal of the observed values.
+`Product` and `WithGaps` are both based on this, through `composite.py`.
 
-Layout.  params: P, then an `Entry` for each part, then the parts' own params; parts with equal
-params share them.  row: n, then the parts' rows; each counts the points that have the part.  Data
-row: where the data of each of the P parts end, below 0 if the part is missing, then these data.
-Features, for bounds: for each part the number of points that have it, then its own.
+Parameters are P, an `Entry` for each part, and the parts' own parameters, which parts with equal
+ones share.  A row is n, then the parts' rows, each of which counts the points that have the part.
+A data row has the ends of the data of each of the P parts, negative if the part is missing, then
+these data.  Features, for bounds, are for each part the number of points that have it, then its
+own.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from dpsearch.families.functions import Functions
 
 
 class Entry(NamedTuple):
-    """What the parameters have of one part."""
+    """The entry of one part in the parameters."""
 
     begin: int  # of its own parameters
     end: int
     row: int  # where its row begins
     width: int
-    feature: int  # where its features begin, with whether a point has the part
-    n_features: int  # besides
-    sparse: int  # whether its data have column numbers
+    feature: int  # where its features begin; the first says whether a point has the part
+    n_features: int  # the number of further features
+    sparse: int  # whether its data have column indices
     update: int  # from here on the addresses of its functions
     merge: int
     score_rows: int
@@ -54,32 +55,32 @@ def _entry(params, p, which):  # type: ignore[no-untyped-def]
 
 @_jit.inline
 def _own(params, p):  # type: ignore[no-untyped-def]
-    """The part's own parameters."""
+    """Return the part's own parameters."""
     return params[_entry(params, p, AT.begin) : _entry(params, p, AT.end)]
 
 
 @_jit.inline
 def _row(params, p, row):  # type: ignore[no-untyped-def]
-    """The part's own statistics."""
+    """Return the part's own statistics."""
     begin = _entry(params, p, AT.row)
     return row[begin : begin + _entry(params, p, AT.width)]
 
 
 @_jit.inner
 def _begin(params, p, values):  # type: ignore[no-untyped-def]
-    """Where the part's data begin."""
+    """Return where the part's data begin."""
     return int(abs(values[p - 1]) if p > 0 else params[0])
 
 
 @_jit.inline
 def _values(params, p, values):  # type: ignore[no-untyped-def]
-    """The part's own data."""
+    """Return the part's own data."""
     return values[_begin(params, p, values) : int(values[p])]
 
 
 @_jit.inline
 def _ids(params, p, ids, values):  # type: ignore[no-untyped-def]
-    """The column numbers of the part's data, none if they are dense."""
+    """Return the column indices of the part's data; none if they are dense."""
     sparse = _entry(params, p, AT.sparse)
     return ids[sparse * _begin(params, p, values) : sparse * int(values[p])]
 
@@ -163,7 +164,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every part the best over how many of the helpers have it."""
+    """Return the sum over parts of the best bound over how many helpers have the part."""
     out = 0.0
     for p in range(int(params[0])):
         if values[p] < 0.0:
@@ -177,7 +178,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
         for count in range(
             max(int(np.ceil(low[begin])), 0), min(int(np.floor(high[begin])), helpers) + 1
         ):
-            # It is NaN if this number of helpers cannot have such features.
+            # The bound is NaN if this number of helpers cannot have such features.
             bound = _jit.call_bound(
                 _entry(params, p, AT.bound), (own, part, count, least, most, own_ids, own_values)
             )
@@ -188,7 +189,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 def functions_of(members: Sequence[Functions]) -> Functions:
-    """The functions of all parts together, with the capabilities that every part has."""
+    """Return the functions of all parts together, with the capabilities that every part has."""
     member = all(one.score_member is not None for one in members)
     bounded = all(one.bound is not None for one in members)
     return Functions(

@@ -1,14 +1,14 @@
 """The functions of a linear regression with unknown coefficients and noise: `linear_regression.py`.
 
-A data row is v = (u, y/√2): the encoded covariates with the intercept last, and the target.  All
-that formulas need is in the lower Cholesky factor of M = I + Σvvᵀ, whose last pivot is √β: with W
-its inverse,
+A data row is v = (u, y/√2): the encoded covariates with the intercept last, and the target.  The
+formulas need only the lower Cholesky factor of M = I + Σvvᵀ, whose last pivot is √β.  With W its
+inverse,
 
     |W_u u|² = uᵀΛ⁻¹u,   (W_y v)² = (y − uᵀm)²/2β,   |M| = |Λ| β
 
-where W_u are the rows of the covariates and W_y = (−m/√2, 1)/√β is the last one.  A point is a
-rank-one change of W.  The sums Σvvᵀ are kept beside, to build all anew after a merge or where
-taking a point out would cost digits.
+where W_u are the rows of the covariates and W_y = (−m/√2, 1)/√β is the last one.  Adding a point is
+a rank-one update of W.  The sums Σvvᵀ are kept as well, to recompute W after a merge, or if
+removing a point would lose digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, view, view_at
 from dpsearch.items import copy_row, fill
 
-_SAFE = 1e-3  # as for a full covariance: below this share of |M| all is built anew
+_SAFE = 1e-3  # as for a full covariance: below this share of |M|, W is recomputed
 
 
 class _Params(NamedTuple):
@@ -47,7 +47,7 @@ class _Row(NamedTuple):
     log_rest: layout.Number  # log β
     inverse: layout.Triangle  # W
     products: layout.Triangle  # Σvvᵀ
-    zeros: layout.Numbers  # these two are zero between calls
+    zeros: layout.Numbers  # this and the next are zero between calls
     scratch: layout.Numbers
 
 
@@ -72,7 +72,7 @@ def _constant(params, row, n):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _finish(params, row):  # type: ignore[no-untyped-def]
-    """Derive log β and the constant from n and W, and clear the room for vectors."""
+    """Compute log β and the constant from n and W, and clear the working space."""
     size = int(params[PARAMS.size])
     inverse = view(row, ROW.inverse, size)
     row[ROW.log_rest] = -2.0 * math.log(inverse[inverse.shape[0] - 1])
@@ -154,7 +154,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """With helpers the point may lie on the line, where q is 1 at least; β never falls."""
+    """With helpers the point may lie on the regression line, and q be 1; β never decreases."""
     if helpers == 0:
         return _score(params, row, 0, values)
     return _constant(params, row, row[ROW.n] + helpers)

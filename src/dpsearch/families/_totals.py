@@ -1,10 +1,11 @@
 """log H of many blocks at once from their sizes and totals, with its gradient.
 
-Closed forms for linear forms (`linear.py`) and for proofs (`statistics.py`).  Sizes and totals may
-be fractions.  D columns are independent: what is added up over them has the shape [K], gradients
-are [K, D].  The number n of values is [K, 1] where all columns have the same, or [K, D].
+These closed forms serve linear forms (`linear.py`) and proofs (`statistics.py`).  Sizes and totals
+may be fractions.  D columns are independent: sums over columns have the shape [K], gradients
+[K, D].  The number n of values is [K, 1] if all columns have the same, else [K, D].
 
-Totals of documents are mostly 0, where log Γ(a + s)/Γ(a) is 0: log-gammas are taken of the others.
+Totals of documents are mostly 0, where log Γ(a + s)/Γ(a) is 0, so log-gammas are computed for the
+others only.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class NormalGammaTotals(NamedTuple):
         return _same_or_each(self.shape) + 0.5 * n, means, beta
 
     def magnitude(self, n: Matrix, sums: Matrix, squares: Matrix) -> Matrix:
-        """Return about how large the terms of a column are; ∞ where no data have such totals."""
+        """Return the magnitude of the terms of a column; ∞ if no data have such totals."""
         shape, means, beta = self._posterior(n, sums, squares)
         inside = 1.0 + 0.5 * (squares - sums * means) > 0.5
         of_beta = np.abs(np.log(beta)) + (1.0 + 0.5 * (np.abs(squares) + sums * means)) / beta
@@ -128,7 +129,7 @@ class GammaTotals(NamedTuple):
     rate: Vector
 
     def magnitude(self, n: Matrix, sums: Matrix) -> Matrix:
-        """Return about how large the terms of a column are."""
+        """Return the magnitude of the terms of a column."""
         after = self.shape + np.abs(sums) + 1.0
         return after * (np.log(after) + np.abs(np.log(self.rate + n)) + 1.0)
 
@@ -165,7 +166,7 @@ class BetaTotals(NamedTuple):
         return out
 
     def magnitude(self, n: Matrix, ones: Matrix) -> Matrix:
-        """Return about how large the terms of a column are."""
+        """Return the magnitude of the terms of a column."""
         after = self.successes + self.failures + n + 1.0
         return np.asarray(4.0 * after * (np.log(after) + 1.0))
 
@@ -207,12 +208,12 @@ class DirichletTotals(NamedTuple):
         return whole, totals @ like(totals, self._members())
 
     def magnitude(self, totals: Matrix) -> Vector:
-        """Return about how large the terms of all groups are."""
+        """Return the magnitude of the terms of all groups."""
         after = self.concentrations + np.abs(totals) + 1.0
         return np.asarray(4.0 * (after * (np.log(after.sum(axis=1, keepdims=True)) + 1.0)).sum(1))
 
     def _members(self) -> Matrix:
-        """Return of which group each level is [levels, groups]."""
+        """Return the indicators [levels, groups] of each level's group."""
         return np.repeat(np.eye(len(self.levels)), self.levels, axis=0)
 
     def log_marginals(self, sizes: Any, totals: Any) -> Any:
@@ -235,10 +236,10 @@ def by_columns(
     powers: int = 1,
     gaps: bool = False,
 ) -> LinearForm:
-    """Return the linear form of independent columns: of z = `encode(X)`, or of z and its square.
+    """Return the linear form of independent columns, with features z = `encode(X)` or z and z².
 
-    With gaps, the count of each column comes before them as totals of its mask.
-    `rows(sizes, n, *totals)` gets the totals of each of these apart.
+    With gaps, masks of the columns come before these, whose totals are counts.
+    `rows(sizes, n, *totals)` is given the totals of each power separately.
     """
 
     def features(X: Any) -> Any:
@@ -260,9 +261,9 @@ def by_columns(
 
 
 def _of_totals(totals_of: Any, powers: int, gaps: bool) -> tuple[Any, Any, Any]:
-    """Return log H and its gradient as functions of sizes and totals, and what takes these apart.
+    """Return log H and its gradient as functions of sizes and totals, and a function that splits.
 
-    That gives the number of values of each column, and the totals of each power.
+    It returns the number of values of each column, and the totals of each power.
     """
 
     def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
@@ -300,7 +301,7 @@ def _column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tu
 
 
 def _same_or_each(values: Vector) -> Vector:
-    """Return one number if all are the same, to compute with it once for all columns."""
+    """Return one number if all are the same, so that it is used once for all columns."""
     return values[:1] if (values == values[0]).all() else values
 
 

@@ -23,7 +23,7 @@ from dpsearch.families._normal_wishart import LOG_PI, ROW
 from dpsearch.families.linear import LinearForm, inverses, namespace, special
 from dpsearch.families.terms import Term, each_run, rounded_up
 
-_MOST_COLUMNS = 2  # for proofs: the corners of a region are too many with more
+_MOST_COLUMNS = 2  # for proofs: with more, a region has too many corners
 
 
 class NormalWishart(NamedTuple):
@@ -34,7 +34,7 @@ class NormalWishart(NamedTuple):
     degrees: float
 
     def form(self, encode: Callable[[Any], Any]) -> LinearForm:
-        """Return the form for data that become z by `encode`, in operations of the array API."""
+        """Return the form for data that `encode` maps to z by operations of the array API."""
         n_features = self.n_features
         n_totals = n_features * (n_features + 3) // 2
 
@@ -55,9 +55,9 @@ class NormalWishart(NamedTuple):
         return LinearForm.of(self, n_totals, features, self._rows, terms, quick=True)
 
     def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
-        """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix.
+        """Return log H rounded up; ∞ where Ψ is not the sum of I and a covariance matrix.
 
-        For one column, or two: the determinant and the smaller eigenvalue are written out.
+        It is for one or two columns, whose determinant and smaller eigenvalue are written out.
         """
         d, kappa = self.n_features, self.strength + sizes
         squares = totals[:, :d] ** 2 / kappa[:, None]
@@ -80,7 +80,7 @@ class NormalWishart(NamedTuple):
         return np.where(inside, out, np.inf)
 
     def _exactly(self, real: Any, n: Any, *totals: Any) -> Any:
-        """Return log H for one column, or two; see `Term.exactly`."""
+        """Return log H for one or two columns; see `Term.exactly`."""
         d, strength, degrees = self.n_features, real(self.strength), real(self.degrees)
         kappa = strength + n
         determinant = 1 + totals[d] - totals[0] * totals[0] / kappa
@@ -143,17 +143,17 @@ class NormalWishart(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What formulas for D columns need, as arrays of a kind."""
+    """Constants of the formulas for D columns, as arrays of one library, type and device."""
 
     one: Any  # the unit matrix
-    square: Any  # for each entry of a matrix where its product is among the totals
+    square: Any  # for each entry of a matrix the index of its product among the totals
     lower: Any  # the entries of the lower triangle
     twice: Any  # ½ on the diagonal: products off it stand for two entries
     steps: Any  # 0, ½, 1, …
 
 
 def _fixed(n_features: int, X: Any) -> _Fixed:
-    """Return them as arrays of the kind of X."""
+    """Return the constants as arrays like X."""
     return _fixed_for(n_features, namespace(X), getattr(X, "device", None), X.dtype)
 
 
@@ -171,7 +171,7 @@ def _fixed_for(d: int, xp: Any, device: Any, dtype: Any) -> _Fixed:
 
 @kernel
 def _with_products(z, out):  # type: ignore[no-untyped-def]
-    """Write rows and the lower triangles of their products, row by row."""
+    """Write each row, followed by the lower triangle of its products."""
     n_features = z.shape[1]
     for i in range(z.shape[0]):
         at = n_features

@@ -1,11 +1,11 @@
-"""What a family is: a conjugate likelihood with its prior, and nothing about partitions.
+"""`Family`: a conjugate likelihood with its prior, without any knowledge of partitions.
 
 A family is a frozen dataclass of hyperparameters.  `compile` checks a data set against it and
-returns a `Model`: flat parameters, row width, and the addresses of the family's functions.  The
-functions (see `dpsearch._jit` for their signatures) act on *rows*: one flat float64 vector per
+returns a `Model`: flat parameters, the width of a row, and the addresses of the family's functions.
+The functions (see `dpsearch._jit` for their signatures) work on *rows*: one flat float64 vector per
 cluster with its sufficient statistics and the constants that make scoring cheap.
 
-To write one, see ``docs/add_a_family.md``.
+``docs/add_a_family.md`` explains how to write one.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
     # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
-    # whose length is given, a "direction", a "regression" on others, or a "projection" of real
-    # ones.  None if none of these.
+    # of given length, a "direction", a "regression" on other columns, or a "projection" of real
+    # values.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
-    numbers_a_value: ClassVar[int] = 1  # that encoded data hold, at most
-    # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
+    numbers_a_value: ClassVar[int] = 1  # the most numbers that encode one value
+    # Whether points can be scaled, which the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
-    # Whether columns are independent given the cluster: missing values can then be skipped.
+    # Whether columns are independent given the cluster, so that missing values can be skipped.
     independent_columns: ClassVar[bool] = False
     functions: ClassVar[Functions]
-    # Whether capabilities read the rows of these functions, not those of the families in it.
+    # Whether capabilities read the rows of these functions, not the rows of the parts.
     reads_own_rows: ClassVar[bool] = True
-    # What `with_gaps` makes of a family of independent columns; `with_gaps.py` has the default.
+    # The class that `with_gaps` applies to a family of independent columns; see `with_gaps.py`.
     form_with_gaps: ClassVar[Any]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Drop inherited capabilities where a subclass changes what they describe.
+        """Drop inherited capabilities that a subclass has made invalid.
 
-        Proofs rely on `statistic` and `log_ceiling`, passes on `linear`; these hold for the
+        Proofs rely on `statistic` and `log_ceiling`, passes on `linear`; these are valid for the
         functions, parameters and encoding that they were written for.  `columns`, `draws` and the
-        forms for missing values read the rows of the functions.  A class that defines others must
-        define these anew.
+        forms for missing values read the rows of the functions.  A class that defines other
+        functions must define these again.
         """
         super().__init_subclass__(**options)
         defined, dropped = cls.__dict__, []
@@ -158,7 +158,7 @@ class Family(Described):
             )
 
     def without(self, X: Matrix, rows: Ints, columns: Ints) -> Matrix:
-        """Return X with gaps in place of some values, and of others that would tell them."""
+        """Return X with gaps in place of some values, and of others that determine them."""
         out = X.copy()
         out[rows, columns] = np.nan
         return out
@@ -330,7 +330,7 @@ def _times(value: Any, factor: float) -> Any:
 
 
 class Model:
-    """A family compiled for data of one width, and the means to read its rows."""
+    """A family compiled for data of one width, with methods for rows of statistics."""
 
     def __init__(self, family: Family, table: CheckedTable) -> None:
         self.family = family
@@ -343,7 +343,7 @@ class Model:
 
     @functools.cached_property
     def summaries(self) -> Core:
-        """What makes rows of statistics and log H of them; it cannot score points."""
+        """The functions that make rows of statistics and their log H; they cannot score points."""
         functions, width = self._functions, self.family.width(self.n_features)
         update, merge = functions.update.address, functions.merge.address
         return Core(self._params, width, update, merge, 0, functions.log_marginal.address, 0, 0)
@@ -364,8 +364,8 @@ class Model:
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Addresses of compiled functions mean nothing in another process.  The parameters go with
-        # their tables, for the same bits.
+        # Addresses of compiled functions are invalid in another process.  Parameters are sent with
+        # their tables, so that results are the same to the last bit.
         return _recompiled, (
             self.family, self.n_features, self._params, self._sparse, self._table,
         )  # fmt: skip
@@ -383,13 +383,13 @@ class Model:
         return self.data.matrix
 
     def without_data(self) -> Model:
-        """The same model, letting go of the data."""
+        """Return the same model without its data."""
         out = copy.copy(self)
         out._table = None
         return out
 
     def with_params(self, params: Vector) -> Model:
-        """The same model with the parameters of another data set: larger or smaller tables."""
+        """Return the same model with parameters for another data set: tables of another size."""
         out = copy.copy(self)
         out._params = self.family.relocated(params, self.n_features)
         for made in ("summaries", "core"):
@@ -413,7 +413,7 @@ class Model:
         return pack(self.family.encode(matrix)), base
 
     def log_densities(self, pool: Vector, X: Any) -> Matrix:
-        """log p(x | cluster) for each row of X and each of a pool of rows of statistics."""
+        """Return log p(x | cluster) for each row of X and each row of statistics in a pool."""
         items, base = self.items(X)
         return np.asarray(log_predictive(self.core, items, pool) + base[:, None])
 
@@ -425,7 +425,7 @@ class Model:
     def rows(
         self, items: Items, labels: Ints, n_clusters: int, threads: Executor | None = None
     ) -> tuple[Vector, Ints]:
-        """Return (flat pool, sizes) of the clusters that labels name."""
+        """Return (flat pool, sizes) of the clusters under some labels."""
         return rows_of_parts(self.summaries, items, labels, n_clusters, threads)
 
     def blocks(self, pool: Vector, sizes: Ints) -> Items:

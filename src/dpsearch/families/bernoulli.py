@@ -9,8 +9,9 @@ With n points of a cluster, c of them ones (Gelman et al. 2013, "Bayesian Data A
     marginal     log H = Σ_d log B(s + c, f + n − c)/B(s, f)
 
 The predictive is a constant plus ⟨x, logits⟩, logits = log(s + c) − log(f + n − c), kept in the
-row, which is that of `_levels.py`: a point costs one product, or one sum over its ones when sparse.
-Counts are integers, so logarithms and log-gammas come from tables when s and f are single numbers.
+row, which is that of `_levels.py`: scoring is one product, or one sum over the ones of a sparse
+point.  Counts are integers, so logarithms and log-gammas come from tables if s and f are single
+numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _LARGEST_TABLE = 1 << 22
 
 
 class _Params(NamedTuple):
-    n_counts: layout.Number  # as of `_levels`: here the number of columns
+    n_counts: layout.Number  # as in `_levels`; here the number of columns
     successes: layout.Numbers  # s of each column
     failures: layout.Numbers  # f
     log_successes: layout.Numbers  # log(s + j); tables are empty unless s and f are single numbers
@@ -58,7 +59,7 @@ PARAMS = layout.params(_Params)
 
 @_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and the counts."""
+    """Compute everything that scoring needs from n and the counts."""
     successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
     log_successes = table(params, PARAMS.log_successes)
     log_failures = table(params, PARAMS.log_failures)
@@ -115,7 +116,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column as many helpers that agree with the point as there can be."""
+    """In every column as many helpers as possible agree with the point."""
     successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
     n_features, n = successes.shape[0], row[ROW.n] + helpers
     ones = view(row, ROW.counts, n_features)
@@ -185,7 +186,7 @@ class Bernoulli(Levels):
     def encode(self, X: Any) -> Any:
         return without_zeros(X) if sp.issparse(X) else X
 
-    # For these functions and parameters too.
+    # These hold for the functions and parameters of this class, too.
     log_ceiling, restated = Levels.log_ceiling, Levels.restated
     form_with_gaps, row_with_gaps = LevelsWithGaps, Levels.row_with_gaps
 

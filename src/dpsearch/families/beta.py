@@ -2,8 +2,8 @@
 
     x | m, φ ~ Beta(mφ, (1 − m)φ),    variance m(1 − m)/(φ + 1)
 
-(Ferrari & Cribari-Neto 2004, "Beta regression for modelling rates and proportions").  The angle
-2 arcsin √x spreads by about (φ + 1)^(−½) wherever m is: nodes are a lattice in it.
+(Ferrari & Cribari-Neto 2004, "Beta regression for modelling rates and proportions").  The standard
+deviation of the angle 2 arcsin √x is about (φ + 1)^(−½) for every m, so nodes are a lattice in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
 from dpsearch.families.located import Located
 
-_NEAREST = 0.05  # to 0 and π: the angles of the outermost means
+_NEAREST = 0.05  # the distance of the outermost means from 0 and π, as angles
 
 
 @dataclass(frozen=True)

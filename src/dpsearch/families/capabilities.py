@@ -1,7 +1,7 @@
-"""What a family may offer beyond the required functions, each under a name.
+"""Capabilities: what a family may offer beyond the required functions, each under a name.
 
-A capability is a method of the family that returns None unless the family has it.  What needs one
-asks by `require`, whose error names the capability and the method to write.
+A capability is a method that returns None if the family lacks it.  Callers that need one use
+`require`, whose error names the capability and the method to write.
 
 | capability | method | needed by |
 | --- | --- | --- |
@@ -166,14 +166,14 @@ def fill_by_columns(clusters: Sequence[Columns], X: Matrix, weights: Matrix) -> 
 
 
 def all_or_none(found: Iterable[T | None]) -> list[T] | None:
-    """What all parts of a family have, or None if one of them lacks it."""
+    """Return the results for all parts of a family; None if one of them is None."""
     known = list(found)
     present = [one for one in known if one is not None]
     return present if len(present) == len(known) else None
 
 
 def require(family: Any, name: str, *arguments: Any, needed_by: str) -> Any:
-    """Return what a capability of a family gives, or raise an error that says what to write."""
+    """Return the result of a capability, or raise an error that says which method to write."""
     found = getattr(family, name)(*arguments)
     if found is None:
         raise lacking(family, name, f"its method {name}", needed_by)
@@ -191,7 +191,7 @@ def lacking(family: Any, name: str, to_write: str, needed_by: str) -> Capability
 
 
 def _leaves(family: Any) -> list[str]:
-    """The names of the families that a family is made of in the end."""
+    """Return the names of the innermost families that a family is made of."""
     if not family.members:
         return [family.name]
     return [name for member in family.members for name in _leaves(member)]

@@ -106,7 +106,7 @@ class Categorical(Levels):
     def encode(self, X: Any) -> Any:
         return encode_levels(X, self._levels(X.shape[1]))
 
-    # For these functions and parameters too.
+    # These hold for the functions and parameters of this class, too.
     log_ceiling, restated = Levels.log_ceiling, Levels.restated
     form_with_gaps, row_with_gaps = LevelsWithGaps, Levels.row_with_gaps
 
@@ -158,7 +158,7 @@ class Categorical(Levels):
         return PredictiveDraws(sample)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
-        # By column: one that separates clusters carries no information about one of noise.
+        # By column, since one that separates clusters has no information about one of noise.
         learned = []
         for d, size in enumerate(self._levels(X.shape[1])):
             indicators = (X[:, [d]] == np.arange(size)).astype(np.float64)

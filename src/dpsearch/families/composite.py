@@ -1,7 +1,7 @@
-"""What families that are made of parts share: `Product` and `WithGaps`.
+"""The base of families that are made of parts: `Product` and `WithGaps`.
 
-A subclass says which parts there are for a table of some width.  The functions are those of
-`_parts.py`, and a capability is there if all parts have it.
+A subclass returns the parts for a table of some width.  The functions are those of `_parts.py`, and
+a capability exists if all parts have it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST_TABLES = 1 << 24
 
 
 class Part(NamedTuple):
-    """A family, completed by `resolve`, and the columns that it is for."""
+    """A family, completed by `resolve`, and its columns."""
 
     family: Family
     columns: Ints
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Features for bounds: of the family, and whether a point has the part."""
+        """The number of features for bounds: the family's, and whether a point has the part."""
         return 1 + self.family.bound_width(len(self.columns))
 
 
@@ -50,14 +50,14 @@ class Composite(Family):
 
     @abstractmethod
     def _parts(self, n_features: int) -> list[Part]:
-        """The parts for a table of this width."""
+        """Return the parts for a table of this width."""
 
     def _complete(self, X: Any) -> Any:
-        """The data that the parts see."""
+        """Return the data for the parts, which have no gaps."""
         return X
 
     def _observed(self, X: Any) -> Any:
-        """Whether each row of the data has each part."""
+        """Return whether each row of the data has each part."""
         return np.ones((X.shape[0], len(self._parts(X.shape[1]))), bool)
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
@@ -70,7 +70,7 @@ class Composite(Family):
         return [(part.family, own, len(part.columns)) for part, own in pairs]
 
     def _order(self, n_features: int) -> Ints:
-        """What sorts the parts' columns, taken one part after the other, into the table's order."""
+        """Return the order that sorts the concatenated columns of the parts as in the table."""
         return np.argsort(np.concatenate([part.columns for part in self._parts(n_features)]))
 
     def variant(self) -> Functions:
@@ -89,7 +89,7 @@ class Composite(Family):
         tables: list[Vector] = []
         end = HEAD + heads.size
         for members in _alike(parts):
-            # For the largest of the parts that share it: tables may be sized to the data.
+            # Parts share the largest of their tables, whose sizes may depend on the data.
             share = X[: max(2, X.shape[0] * _LARGEST_TABLES // (X.size + 1))]
             part = max((parts[p] for p in members), key=lambda part: share[:, part.columns].sum())
             tables.append(part.family.parameters(len(part.columns), share[:, part.columns]))
@@ -106,9 +106,9 @@ class Composite(Family):
         return self.relocated(params, n_features)
 
     def relocated(self, params: Vector, n_features: int) -> Vector:
-        """Return params with the addresses that the parts' functions have in this process.
+        """Return params with the addresses of the parts' functions in this process.
 
-        An address is an integer below 2⁵³, which a double holds exactly.
+        An address is an integer below 2⁵³, which a double represents exactly.
         """
         parts, params = self._parts(n_features), params.copy()
         heads = params[HEAD : HEAD + len(AT) * len(parts)].reshape(len(parts), len(AT))
@@ -121,7 +121,7 @@ class Composite(Family):
         return params
 
     def counts_in_row(self, n_features: int) -> slice | Ints | None:
-        """Return which numbers of a row are counts: the parts' sizes and their own counts."""
+        """Return the positions of counts in a row: the parts' sizes and their own counts."""
         parts = self._parts(n_features)
         out = [np.zeros(1, np.int64)]
         for part, at in zip(parts, _starts(parts), strict=False):
@@ -132,7 +132,7 @@ class Composite(Family):
         return np.concatenate(out)
 
     def encode(self, X: Any) -> Items:
-        """Lay the parts' data rows end to end, those that were observed."""
+        """Concatenate the data rows of the parts that were observed."""
         complete, observed, items = self._complete(X), self._observed(X), []
         for part in self._parts(X.shape[1]):
             with located(columns=part.columns.tolist()):
@@ -152,7 +152,7 @@ class Composite(Family):
         return Items(values, ids, indptr.astype(np.int64), np.ones(n_rows, np.int64), False)
 
     def _sum_observed(self, X: Any, method: str) -> Vector | None:
-        """Add up what a method gives for each part, where that was observed."""
+        """Return the sum of a method's results over the parts that were observed."""
         complete, observed = self._complete(X), self._observed(X)
         out = np.zeros(X.shape[0])
         for p, part in enumerate(self._parts(X.shape[1])):
@@ -169,7 +169,7 @@ class Composite(Family):
         return self._sum_observed(X, "log_ceiling")
 
     def _linear_of(self, part: Part) -> LinearForm | None:
-        """The linear form of a part."""
+        """Return the linear form of a part."""
         return part.family.linear(len(part.columns))
 
     def linear(self, n_features: int) -> LinearForm | None:
@@ -226,7 +226,7 @@ def _starts(parts: Sequence[Part]) -> Ints:
 
 
 def _alike(parts: Sequence[Part]) -> list[list[int]]:
-    """Group the parts that have the same parameters but for the sizes of tables."""
+    """Group the parts that have the same parameters, apart from the sizes of tables."""
     shapes = [(type(part.family), len(part.columns)) for part in parts]
     groups: dict[Any, list[int]] = {}
     for p, (part, shape) in enumerate(zip(parts, shapes, strict=True)):
@@ -240,7 +240,7 @@ def _alike(parts: Sequence[Part]) -> list[list[int]]:
 
 
 def _encodes_sparsely(family: Family, X: Any) -> bool:
-    """Whether encoded data have column numbers; not if the row, of zeros maybe, has no code."""
+    """Whether encoded data have column indices; False if this row cannot be encoded."""
     try:
         with np.errstate(divide="ignore"):
             encoded = family.encode(X)
@@ -251,7 +251,7 @@ def _encodes_sparsely(family: Family, X: Any) -> bool:
 
 @_jit.kernel
 def _place(own_values, own_ids, indptr, begins, lengths, p, values, ids):  # type: ignore[no-untyped-def]
-    """Copy the data rows of part p to where they begin."""
+    """Copy the data rows of part p to their places."""
     for i in range(lengths.shape[0]):
         for j in range(lengths[i, p]):
             values[begins[i, p] + j] = own_values[indptr[i] + j]
@@ -260,7 +260,7 @@ def _place(own_values, own_ids, indptr, begins, lengths, p, values, ids):  # typ
 
 
 def _linear(parts: Sequence[Part], forms: Sequence[LinearForm]) -> LinearForm:
-    """The linear form of all parts together: their features side by side."""
+    """Return the linear form of all parts together, whose features are concatenated."""
     n_totals = np.cumsum([form.n_totals for form in forms])
 
     def apart(totals: Matrix) -> Iterator[tuple[LinearForm, Matrix]]:

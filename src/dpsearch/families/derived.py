@@ -1,10 +1,10 @@
-"""Tables with columns that follow from others: any family of the others.
+"""Tables with columns that are linear functions of others: any family of these others.
 
     x_d = c_d + Σ_j a_dj x_j        j the columns that are not derived
 
-as a price with tax, a value in another unit, or a sum.  What is derived tells nothing new, so the
-density of a row is that of the other columns, and a derived column that was observed stands for one
-that is missing.  Densities compare between families of the same columns only.
+Examples are a price with tax, a value in another unit, or a sum.  Derived columns hold no further
+information, so the density of a row is that of the other columns, and an observed derived column
+may determine a missing one.  Densities are comparable only between families of the same columns.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import numpy as np
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import ParameterError, located
 from dpsearch.families._columns import EXACT, as_tuple, independent, mean_and_variance, varies
-from dpsearch.families.around import Around
 from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.linear import columns_of
+from dpsearch.families.transformed import Transformed
 from dpsearch.registry import plain_value
 from dpsearch.tables.checked import CheckedTable
 
-_ABOVE_ROUNDING = 10.0  # errors that a standardised coefficient must exceed …
-_NO_COEFFICIENT = 1e-9  # … and this, where there is no error
+_ABOVE_ROUNDING = 10.0  # times the error that a standardised coefficient must exceed …
+_NO_COEFFICIENT = 1e-9  # … and the least coefficient if there is no error
 
 
 @dataclass(frozen=True)
-class Derived(Around):
+class Derived(Transformed):
     """Any family, of a table in which some columns follow from the others.
 
     Parameters
@@ -63,8 +63,8 @@ class Derived(Around):
         if not isinstance(self.family, Family) or isinstance(self.family, Derived):
             raise ParameterError.must("family", "be another family", self.family)
 
-    def _ways(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
-        """Return the columns that the others follow from, these others, a and c."""
+    def _relations(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
+        """Return the columns that are not derived, the derived ones, a and c."""
         derived = np.ravel(self.derived).astype(np.int64)
         kept = np.setdiff1d(np.arange(n_features), derived)
         if len(kept) + len(derived) != n_features or (derived != np.ravel(self.derived)).any():
@@ -81,46 +81,46 @@ class Derived(Around):
             raise ParameterError.of("coefficients", f"{text} {len(derived)} are derived")
         return kept, derived, coefficients.reshape(len(derived), len(kept)), constants.reshape(-1)
 
-    def n_seen(self, n_features: int) -> int:
-        return len(self._ways(n_features)[0])
+    def n_inner(self, n_features: int) -> int:
+        return len(self._relations(n_features)[0])
 
-    def seen(self, X: Any) -> Any:
-        """Return the columns that are not derived; what is missing as the derived ones tell it."""
-        kept, derived, coefficients, constants = self._ways(X.shape[1])
+    def forward(self, X: Any) -> Any:
+        """Return the columns that are not derived; derived ones fill gaps that they determine."""
+        kept, derived, coefficients, constants = self._relations(X.shape[1])
         Z = columns_of(X, kept)
         if not isinstance(X, np.ndarray) or not np.isnan(Z).any():
             return Z
-        Z, told = np.array(Z), X[:, derived] - constants
+        Z, linear_parts = np.array(Z), X[:, derived] - constants
         whole = np.array([own.kind == "count" for own in self.family.by_column(len(kept))])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
             gone, known = np.flatnonzero(missing[kept]), ~missing[derived]
-            ways = coefficients[np.ix_(known, gone)]
-            inverse = np.linalg.pinv(ways)
-            follow = np.isclose(inverse @ ways, np.eye(len(gone)), 0.0, 1e-9).all(axis=1)
+            relations = coefficients[np.ix_(known, gone)]
+            inverse = np.linalg.pinv(relations)
+            follow = np.isclose(inverse @ relations, np.eye(len(gone)), 0.0, 1e-9).all(axis=1)
             if follow.any():
                 at = np.flatnonzero(which.ravel() == p)
                 others = np.where(missing[kept], 0.0, Z[at]) @ coefficients[known].T
-                values = (told[np.ix_(at, known)] - others) @ inverse.T
-                values = np.where(whole[gone], np.rint(values), values)  # but for rounding
+                values = (linear_parts[np.ix_(at, known)] - others) @ inverse.T
+                values = np.where(whole[gone], np.rint(values), values)  # without rounding errors
                 Z[np.ix_(at, gone[follow])] = values[:, follow]
         return Z
 
     def check(self, X: Any) -> None:
-        with located(columns=self._ways(X.shape[1])[0].tolist()):
+        with located(columns=self._relations(X.shape[1])[0].tolist()):
             super().check(X)
 
     def without(self, X: Matrix, rows: Ints, columns: Ints) -> Matrix:
         out = super().without(X, rows, columns)
-        kept, derived, coefficients, _ = self._ways(X.shape[1])
+        kept, derived, coefficients, _ = self._relations(X.shape[1])
         row, which = np.nonzero(coefficients.T[np.searchsorted(kept, columns)])
         out[np.asarray(rows)[row], derived[which]] = np.nan
         return out
 
-    def back(self, Z: Any) -> Matrix:
+    def inverse(self, Z: Any) -> Matrix:
         """Return rows with their derived columns."""
         n_features = np.shape(Z)[-1] + np.size(self.derived)
-        kept, derived, coefficients, constants = self._ways(n_features)
+        kept, derived, coefficients, constants = self._relations(n_features)
         out = np.empty((*np.shape(Z)[:-1], n_features))
         out[..., kept] = Z
         out[..., derived] = constants + Z @ coefficients.T
@@ -128,7 +128,7 @@ class Derived(Around):
 
     @classmethod
     def among(cls, X: Matrix, columns: list[int]) -> Self | None:
-        """Return which of some columns follow from the others but for rounding; None if none do."""
+        """Return the relations by which some of these columns follow from others; None without."""
         own = X[:, columns]
         mean, variance = mean_and_variance(own)
         standard = np.where(varies(own), (own - mean) / np.sqrt(variance), 0.0)
@@ -143,11 +143,11 @@ class Derived(Around):
         fitted = np.array([found[d] for d in derived])
         fitted *= scales[derived, None] / scales[kept]
         all_kept = np.setdiff1d(np.arange(X.shape[1]), np.array(columns)[derived])
-        ways = np.zeros((len(derived), len(all_kept)))
-        ways[:, np.searchsorted(all_kept, np.array(columns)[kept])] = fitted
+        relations = np.zeros((len(derived), len(all_kept)))
+        relations[:, np.searchsorted(all_kept, np.array(columns)[kept])] = fitted
         constants = mean[derived] - fitted @ mean[kept]
         at = tuple(columns[d] for d in derived)
-        return cls(FullGaussian(), at, as_tuple(ways), as_tuple(constants))
+        return cls(FullGaussian(), at, as_tuple(relations), as_tuple(constants))
 
     def in_words(self, names: Sequence[str]) -> str:
         """Return which columns follow from the others, and which are constant."""
@@ -169,7 +169,7 @@ class Derived(Around):
         found = None if np.isnan(X).any() else cls.among(X, list(range(X.shape[1])))
         start = found or cls()
         inner = DiagonalGaussian if np.isnan(X).any() else FullGaussian
-        return start._with(inner.suggest(start.seen(X)))
+        return start._with(inner.suggest(start.forward(X)))
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Self:
@@ -177,24 +177,24 @@ class Derived(Around):
         return cls(read(fields.get("family")), *(plain_value(fields[name], name) for name in names))
 
     def skips(self, table: CheckedTable) -> bool:
-        return bool(self.family.skips(table.columns(self._ways(table.shape[1])[0])))
+        return bool(self.family.skips(table.columns(self._relations(table.shape[1])[0])))
 
     def narrow(self, n_features: int) -> tuple[Family, int]:
-        return self.family, self.n_seen(n_features)
+        return self.family, self.n_inner(n_features)
 
     def by_column(self, n_features: int) -> list[Family]:
-        kept, out = self._ways(n_features)[0], list[Family]([self]) * n_features
+        kept, out = self._relations(n_features)[0], list[Family]([self]) * n_features
         for j, own in zip(kept, self.family.by_column(len(kept)), strict=True):
             out[j] = own
         return out
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        """Return what the columns that are not derived have."""
-        return self.family.posterior(row, self.n_seen(n_features))  # type: ignore[no-any-return]
+        """Return the posterior of the columns that are not derived."""
+        return self.family.posterior(row, self.n_inner(n_features))  # type: ignore[no-any-return]
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
-        """Derived columns tell nothing beside the others."""
-        kept, derived, coefficients, constants = self._ways(n_features)
+        """Return columns of which derived ones have no evidence of their own."""
+        kept, derived, coefficients, constants = self._relations(n_features)
         found: Columns | None = self.family.columns(row, len(kept))
         if found is None:
             return None
@@ -213,10 +213,10 @@ class Derived(Around):
 
 
 def _relation(standard: Matrix, d: int, kept: Ints) -> Vector | None:
-    """Return the coefficients by which standardised column d follows from others.
+    """Return the coefficients of standardised column d as a linear function of others, or None.
 
-    A column whose coefficient is not far above the rounding error takes no part: a missing value of
-    it would be that error divided by the coefficient.  None if d does not follow from the rest.
+    A column whose coefficient is not far above the rounding error is left out: imputed from d, its
+    values would have that error divided by the coefficient.
     """
     out, used = np.zeros(len(kept)), np.arange(len(kept))
     while True:

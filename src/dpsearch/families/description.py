@@ -1,4 +1,4 @@
-"""A family in a line for people: its name and hyperparameters, long vectors by their length."""
+"""A line of text about a family: its name and hyperparameters, with only the length of vectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHOWN = 6  # numbers of a vector that are shown
 
 
 def described(spec: Mapping[str, Any]) -> str:
-    """Describe what `Family.to_dict` (or `Prior.to_dict`) returned.
+    """Return a line of text from the result of `Family.to_dict` or `Prior.to_dict`.
 
     >>> described({"name": "gaussian", "prior_mean": [0.0] * 20, "noise_variance": 1.0})
     'gaussian, prior_mean (20 numbers), noise_variance 1'

@@ -11,9 +11,9 @@ points of a cluster, their mean z̄ and their squared deviations M = Σ (z − z
                  q = κ (z − m)²/(2β(κ + 1))                       a Student t with 2a degrees
     marginal     log H = log Γ(a)/Γ(a₀) − a log β − ½ log κ/κ₀ − n/2 log 2π
 
-summed over columns.  What depends on n alone comes from two tables.  When a₀ is one number, the
-logarithms of 1 + q over the columns are taken as one logarithm of their product; when it is not,
-and for data with gaps, the functions are those of `_diagonal_columns.py`.
+summed over columns.  Terms that depend on n alone come from two tables.  If a₀ is one number, the
+sum of log(1 + q) over the columns is computed as the logarithm of a product; if it is not, and for
+data with gaps, the functions are those of `_diagonal_columns.py`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 from dpsearch.items import fill
 
 _LARGEST_TABLE = 1 << 22
-# Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
-# it is multiplied by are each below, so that nothing overflows.
+# A running product of factors ≥ 1 is replaced by its logarithm above this; neither the product nor
+# a factor exceeds it before they are multiplied, so nothing overflows.
 _FULL = 1e150
-_SHAPE = 5.0  # a₀ that is suggested: a cluster's variance within a factor of two of the prior's
+_SHAPE = 5.0  # the suggested a₀: cluster variances are within a factor of 2 of the prior's
 
 
 class _Row(NamedTuple):
@@ -92,7 +92,7 @@ def _times(logs, product, factor):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n, z̄ and M."""
+    """Compute everything that scoring needs from n, z̄ and M."""
     strength = table(params, PARAMS.strength)
     n_features, n = strength.shape[0], row[ROW.n]
     means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
@@ -111,10 +111,10 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-def]
-    """Add (or take, if `added` is below 0) points of these means, and a share of these squares.
+    """Add points, or remove them if `added` < 0, by their means and a share of their squares.
 
-    Chan, Golub & LeVeque 1983, eq. 2.1, for a single point Welford's update: no digits are lost
-    however far the data lie from the prior mean.
+    The update is that of Chan, Golub & LeVeque 1983, eq. 2.1, for a single point Welford's: no
+    digits are lost however far the data are from the prior mean.
     """
     n_features, n = means.shape[0], row[ROW.n]
     total = n + added
@@ -127,7 +127,7 @@ def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-
             own[d] += added / total * difference
             sum_of_squares = left[d] + share * squares[d]
             sum_of_squares += added * n / total * difference * difference
-            # A single point has none, and rounding must not leave fewer than none.
+            # It is 0 for a single point, and rounding must not make it negative.
             left[d] = max(sum_of_squares, 0.0) if total > 1.0 else 0.0
         row[ROW.n] = total
     _constants(params, row)
@@ -228,34 +228,34 @@ class DiagonalGaussian(Family):
     functions: ClassVar[Functions] = _SHARED
 
     @staticmethod
-    def seen(X: Any) -> Any:
-        """What of the values is normal: here these themselves."""
+    def forward(X: Any) -> Any:
+        """Return the transforms of the values that are normal: here the values themselves."""
         return X
 
-    def log_slopes(self, X: Any) -> Any:
-        """Log of the factor by which `seen` changes the density of each row."""
+    def log_jacobian(self, X: Any) -> Any:
+        """Return the log Jacobian of `forward` for each row."""
         return 0.0
 
     def strength_shape(self, n_features: int) -> tuple[Vector, Vector]:
-        """The prior's strength and shape in each column."""
+        """Return the prior's strength and shape in each column."""
         strength = per_column(self.prior_strength, n_features, "prior_strength", above_zero=True)
         return strength, per_column(self.shape, n_features, "shape", above_zero=True)
 
     def location_scale(self, n_features: int) -> tuple[Vector, Vector]:
-        """What `encode` takes from each column, and divides it by."""
+        """Return what `encode` subtracts from each column, and what it divides by."""
         mean = per_column(self.prior_mean, n_features, "prior_mean", above_zero=False)
         scale = per_column(self.scale, n_features, "scale", above_zero=True)
         return mean, np.sqrt(scale)
 
     def _tables(self, n_features: int, size: int) -> tuple[Vector, Vector]:
-        """The terms that depend on n alone, for n = 0 … size − 1, of predictive and marginal."""
+        """Return the terms of predictive and marginal that depend on n alone, n = 0 … size − 1."""
         n = np.arange(size, dtype=np.float64)
         steps, totals = np.zeros(size), np.zeros(size)
         pairs = np.stack(self.strength_shape(n_features), axis=1)
         for (strength, shape), columns in zip(
             *np.unique(pairs, axis=0, return_counts=True), strict=True
         ):
-            # log Γ(a + ½)/Γ(a) by the beta function keeps its digits where a is large.
+            # The beta function gives log Γ(a + ½)/Γ(a) with full precision for large a.
             step = 0.5 * math.log(math.pi) - betaln(shape + 0.5 * n, 0.5)
             step -= 0.5 * (LOG_2PI + np.log1p(1.0 / (strength + n)))
             total = gammaln(shape + 0.5 * n) - gammaln(shape)
@@ -265,7 +265,7 @@ class DiagonalGaussian(Family):
         return steps, totals
 
     def _has_columns(self) -> bool:
-        """Whether every column has its own shape, so that rows are those of columns."""
+        """Whether columns have different shapes, so that rows are those of `_diagonal_columns`."""
         return len(set(np.ravel(self.shape).tolist())) > 1
 
     def variant(self) -> Functions:
@@ -287,7 +287,7 @@ class DiagonalGaussian(Family):
         _, first, kind = np.unique(
             np.stack([strength, shape]), axis=1, return_index=True, return_inverse=True
         )
-        # One pass for each prior: priors that differ share the budget.
+        # Different priors share the budget of memory.
         size = min(n_rows + 2, _LARGEST_TABLE // len(first))
         if by_column:
             columns = [self.column(int(d), n_features)._tables(1, size) for d in first]
@@ -305,16 +305,16 @@ class DiagonalGaussian(Family):
         )
 
     def encode(self, X: Any) -> Any:
-        encoded = standardised(self.seen(X), *self.location_scale(X.shape[1]))
+        encoded = standardised(self.forward(X), *self.location_scale(X.shape[1]))
         return in_range(encoded, "prior scales", "scale", float(np.max(self.prior_strength)))
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.location_scale(X.shape[1])
         base = np.full(X.shape[0], -float(np.log(scale).sum()))
-        return np.asarray(base + self.log_slopes(X))
+        return np.asarray(base + self.log_jacobian(X))
 
     def log_ceiling(self, X: Any) -> Vector:
-        # As in `_bound`: the constants grow with n, and β ≤ u gives at most −½ log u.
+        # As in `_bound`: constants grow with n, and the term of β is at most −½ log of this spread.
         strength, _ = self.strength_shape(X.shape[1])
         steps, _ = self._tables(X.shape[1], X.shape[0] + 1)
         spread = 0.5 * strength / (strength + 1.0) * self.encode(X) ** 2
@@ -362,7 +362,7 @@ class DiagonalGaussian(Family):
         return by_columns(
             NormalGammaTotals(*self.strength_shape(n_features)),
             n_features,
-            lambda X: (self.seen(X) - like(X, mean)) / like(X, scale),
+            lambda X: (self.forward(X) - like(X, mean)) / like(X, scale),
             rows,
             powers=2,
             gaps=gaps,
@@ -375,7 +375,7 @@ class DiagonalGaussian(Family):
     def restated_columns(
         self, fields: Any, counts: Any, other: DiagonalGaussian, row_layout: Any
     ) -> Restated:
-        """A row with these counts of values in its columns, or in all, for another prior."""
+        """Return the row for another prior; `counts` are of each column, or one for all."""
         width = len(fields.means)
         (mean, scale), (centre, unit) = (one.location_scale(width) for one in (self, other))
         ratio = scale / unit
@@ -402,11 +402,11 @@ class DiagonalGaussian(Family):
 
     @classmethod
     def suggest(cls, X: Any) -> Self:
-        mean, variance = mean_and_variance(cls.seen(X))
+        mean, variance = mean_and_variance(cls.forward(X))
         return cls._with_variance(mean, learning.WITHIN * variance, learning.START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> Self:
-        X = self.seen(X)
+        X = self.forward(X)
         mean = per_column(self.prior_mean, X.shape[1], "prior_mean", above_zero=False)
         scale = per_column(self.scale, X.shape[1], "scale", above_zero=True)
         start = mean, scale / (_SHAPE - 1.0)  # as in `_with_variance`
@@ -417,7 +417,7 @@ class DiagonalGaussian(Family):
         scale = (_SHAPE - 1.0) * within
 
         def log_likelihood(strength: float) -> float:
-            """What of Σ log H depends on the strength."""
+            """Return the terms of Σ log H that depend on the strength."""
             share = strength * counts / (strength + counts)
             logs = np.log(scale + 0.5 * (spread + share * squares))
             out = -(_SHAPE + 0.5 * counts) * logs - 0.5 * np.log1p(counts / strength)
@@ -429,7 +429,7 @@ class DiagonalGaussian(Family):
 
     @classmethod
     def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> Self:
-        """The prior whose mean variance is as given."""
+        """Return the prior with this mean of the variance."""
         scale = (_SHAPE - 1.0) * variance
         return cls(tuple(mean.tolist()), strength, _SHAPE, tuple(scale.tolist()))
 
@@ -450,7 +450,7 @@ class DiagonalWithGaps(WithOwnRows):
     family: DiagonalGaussian
 
     functions: ClassVar[Functions] = _diagonal_columns.FUNCTIONS
-    log_ceiling = WithGaps.log_ceiling  # of each column on its own
+    log_ceiling = WithGaps.log_ceiling  # the sum over columns
 
     def row_layout(self) -> Any:
         return _diagonal_columns.ROW
@@ -462,14 +462,14 @@ class DiagonalWithGaps(WithOwnRows):
         return self.family.laid_out(n_features, X.shape[0], by_column=True)
 
     def check(self, X: Any) -> None:
-        self.family.check(X)  # which gaps pass; a column without any value is not filled by 0
+        self.family.check(X)  # it accepts gaps; `filled` would put 0 into empty columns
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.family.location_scale(X.shape[1])
-        return np.asarray(self.family.log_slopes(X) - ~np.isnan(X) @ np.log(scale))
+        return np.asarray(self.family.log_jacobian(X) - ~np.isnan(X) @ np.log(scale))
 
     def linear(self, n_features: int) -> LinearForm:
         return self.family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)

@@ -84,7 +84,7 @@ class FullGaussian(Family):
         return degrees
 
     def _location_factor(self, n_features: int) -> tuple[Vector, Any]:
-        """The prior mean, and the lower Cholesky factor of the scale matrix."""
+        """Return the prior mean, and the lower Cholesky factor of the scale matrix."""
         mean = per_column(self.prior_mean, n_features, "prior_mean", above_zero=False)
         if np.ndim(self.scale) < 2:
             diagonal = per_column(self.scale, n_features, "scale", above_zero=True)
@@ -111,7 +111,7 @@ class FullGaussian(Family):
         return ROW
 
     def _steps(self, n_features: int, size: int) -> Vector:
-        """The predictive's constant without |Ψ|, for n = 0 … size − 1."""
+        """Return the predictive's constant without |Ψ|, for n = 0 … size − 1."""
         n = np.arange(size, dtype=np.float64)
         half = 0.5 * (self._degrees(n_features) + n + 1.0)
         strength = positive(self.prior_strength, "prior_strength")
@@ -156,7 +156,7 @@ class FullGaussian(Family):
         return np.full(X.shape[0], -float(np.log(factor.diagonal()).sum()))
 
     def log_ceiling(self, X: Any) -> Vector:
-        # As in `_bound`: the constants grow with n, and |Ψ⁺| is least with the point alone.
+        # As in `_bound`: constants grow with n, and |Ψ⁺| is least with the point alone.
         strength = positive(self.prior_strength, "prior_strength")
         squares = (self.encode(X) ** 2).sum(axis=1)
         largest = self._steps(X.shape[1], X.shape[0] + 1)[-1]
@@ -180,18 +180,19 @@ class FullGaussian(Family):
         }
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        """What the prior says of one column: Normal–inverse-gamma.
+        """Return the Normal–inverse-gamma prior of one column.
 
-        A diagonal block of an inverse Wishart matrix is one too, its degrees less by the number of
-        columns left out: Σ_dd ~ InverseGamma((ν − D + 1)/2, Ψ_dd/2), before and after the data.
+        A diagonal block of an inverse Wishart matrix is one, too, with its degrees reduced by the
+        number of other columns: Σ_dd ~ InverseGamma((ν − D + 1)/2, Ψ_dd/2), before and after the
+        data.
         """
         return self.columns_along(np.eye(n_features), row)
 
     def columns_along(self, directions: Matrix, row: Vector) -> Columns:
-        """What a cluster says of vᵀz, for the rows v of `directions`.
+        """Return the columns vᵀz of a cluster, for the rows v of `directions`.
 
-        vᵀΣv ~ InverseGamma((ν − q + 1)/2, vᵀΨv/2), before and after the data, as any linear map
-        of an inverse Wishart matrix is one.
+        vᵀΣv ~ InverseGamma((ν − q + 1)/2, vᵀΨv/2), before and after the data, since every linear
+        map of an inverse Wishart matrix is one.
         """
         n_features = directions.shape[1]
         _, factor = self._location_factor(n_features)
@@ -201,7 +202,7 @@ class FullGaussian(Family):
             ((directions @ factor) ** 2).sum(axis=1),
             np.einsum("di,ij,dj->d", directions, posterior["scale"], directions),
         )
-        # A direction without length says nothing: any scale above 0 will do for it.
+        # A direction of length 0 has no information: any scale above 0 will do.
         before, after = (0.5 * np.maximum(scale, np.finfo(float).tiny) for scale in scales)
         log_marginals = normal_inverse_gamma(
             (self.prior_strength, 0.5 * (self._degrees(n_features) + spare), before),
@@ -210,7 +211,7 @@ class FullGaussian(Family):
         return Columns(log_marginals, directions @ posterior["mean"])
 
     def predictive(self, row: Vector, n_features: int) -> tuple[Vector, Any, float]:
-        """Location, scale matrix and degrees of freedom of the predictive Student t."""
+        """Return location, scale matrix and degrees of freedom of the predictive Student t."""
         posterior = self.posterior(row, n_features)
         degrees = posterior["degrees"] - n_features + 1.0
         strength = posterior["strength"]
@@ -231,23 +232,23 @@ class FullGaussian(Family):
         )
 
     def restated(self, row: Vector, n_features: int, other: FullGaussian) -> Restated:
-        """x = μ₀ + L₀z, of which the other prior has another z."""
+        """Return the row in the other prior's encoding of x = μ₀ + L₀z."""
         (mean, factor), (centre, unit) = (one._location_factor(n_features) for one in (self, other))
         fields = layout.read(ROW, row, n_features)
-        turn = solve_triangular(unit, factor, lower=True)
+        transform = solve_triangular(unit, factor, lower=True)
         scatter = np.zeros((n_features, n_features))
         below = np.tril_indices(n_features)
         scatter[below] = fields.scatter
         scatter = scatter + np.tril(scatter, -1).T
         own = (self.prior_strength + fields.n) / max(fields.n, 1.0) * fields.mean
-        shifted = turn @ own + solve_triangular(unit, mean - centre, lower=True)
+        shifted = transform @ own + solve_triangular(unit, mean - centre, lower=True)
         share = fields.n / (other.prior_strength + fields.n)
-        scatter = (turn @ scatter @ turn.T)[below]
+        scatter = (transform @ scatter @ transform.T)[below]
         changed = layout.make(ROW, n_features, n=fields.n, mean=share * shifted, scatter=scatter)
-        return Restated(changed, float(fields.n * np.log(turn.diagonal()).sum()))
+        return Restated(changed, float(fields.n * np.log(transform.diagonal()).sum()))
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
-        """The margin of a Student t distribution is one, with the same degrees of freedom."""
+        """Return `Gaps`; margins of a Student t have the same degrees of freedom."""
         means, scales, degrees = self.predictives(rows, n_features)
         return Gaps(
             lambda X: np.asarray(log_densities(X, means, scales, degrees)),
@@ -272,7 +273,7 @@ class FullGaussian(Family):
         )
 
     def simpler(self, X: Any) -> Simpler | None:
-        """Independent columns, unless there is only one."""
+        """Return independent columns; None if there is only one column."""
         if X.shape[1] == 1:
             return None
         return Simpler(X, DiagonalGaussian.suggest(X), replaces=True)
@@ -289,7 +290,7 @@ class FullGaussian(Family):
         spread = np.array([rest[labels == k].T @ rest[labels == k] for k in range(len(counts))])
 
         def log_likelihood(strength: float) -> float:
-            """What of Σ log H depends on the strength."""
+            """Return the terms of Σ log H that depend on the strength."""
             share = strength * counts / (strength + counts)
             outer = shifts[:, :, None] * shifts[:, None, :]
             logs = np.linalg.slogdet(scale + spread + share[:, None, None] * outer)[1]
@@ -302,7 +303,7 @@ class FullGaussian(Family):
 
     @classmethod
     def _with_covariance(cls, mean: Vector, covariance: Any, strength: float) -> FullGaussian:
-        """The prior whose mean covariance is as given, with 2D + 1 degrees of freedom."""
+        """Return the prior with this mean covariance and 2D + 1 degrees of freedom."""
         n_features = len(mean)
         scale = n_features * covariance
         return cls(as_tuple(mean), strength, 2.0 * n_features + 1.0, as_tuple(scale))

@@ -1,4 +1,4 @@
-"""A family's functions, and how kernels see them: by their addresses."""
+"""A family's functions, and their addresses for kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpsearch._jit import Pointer, pointer
 
 @pointer("features")
 def data_features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    """The data row itself, dense or sparse, as a vector."""
+    """Write the data row itself, dense or sparse, as a vector."""
     out[:] = 0.0
     for i in range(values.shape[0]):
         out[ids[i] if ids.shape[0] > 0 else i] = values[i]

@@ -2,8 +2,8 @@
 
     x | m, α ~ Gamma(α, α/m),    log p = α log(α/m) − log Γ(α) + (α − 1) log x − αx/m
 
-m is the mean and α^(−½) the ratio of standard deviation and mean, about the spread of log x: nodes
-are a lattice in log m and that width.
+m is the mean and α^(−½) the coefficient of variation, approximately the standard deviation of log
+x. Nodes are a lattice in log m and that width.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ precision τ = σ²/s².  With n points and sum S of a cluster (Bishop 2006, eqs
     predictive   z | C ~ N(S/(n + τ), 1 + 1/(n + τ))
     marginal     log H = −nD/2 log 2π + ½ Σ_d [ log τ_d − log(n + τ_d) + S_d²/(n + τ_d) ] − ½ Σ z²
 
-Two forms of the same formulas.  *Isotropic* (τ equal in all columns): the predictive is
-c₀ + c₁⟨z, S⟩ + c₂⟨z, z⟩ with three constants per cluster, one inner product to score.
-*Columns*: any τ; means and squared differences instead of sums and squares, so that data many
+There are two forms of the same formulas.  *Isotropic* (τ equal in all columns): the predictive is
+c₀ + c₁⟨z, S⟩ + c₂⟨z, z⟩ with three constants per cluster, so that scoring is one inner product.
+*Columns*: any τ; means and squared differences replace sums and squares, so that data many
 thousands of noise deviations from the prior mean lose no digits.
 """
 
@@ -89,7 +89,7 @@ def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _add(params, row, added, share, sums, squares):  # type: ignore[no-untyped-def]
-    """Add (or take, if `added` is below 0) points, and a share of these S and Σ|z|²."""
+    """Add points, or remove them if `added` is below 0, and a share of these S and Σ|z|²."""
     row[ROW.n] += added
     if row[ROW.n] <= 0.0:
         row[:] = 0.0
@@ -222,7 +222,7 @@ def _columns_constants(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _move_means(row, added, sign, means):  # type: ignore[no-untyped-def]
-    """Add points of these means, without their scatter; the update of Welford and of Chan."""
+    """Add points with these means, without their scatter, by the update of Welford and Chan."""
     n, total = row[COLUMNS.n], row[COLUMNS.n] + sign * added
     row[COLUMNS.n] = total
     if total <= 0.0:
@@ -267,7 +267,7 @@ def _columns_score_rows(params, pool, starts, ids, values, out):  # type: ignore
 
 @_jit.inner
 def _best_case(params, n, sums, scale, helpers, low, high, values):  # type: ignore[no-untyped-def]
-    """The helpers can bring the posterior mean, column by column, at best to the point itself.
+    """Return the predictive with the posterior mean as near to the point as helpers can move it.
 
     The cluster's sum is `scale` times `sums`, which may be means.
     """
@@ -368,7 +368,7 @@ class Gaussian(Family):
         if tau.max() - tau.min() > 1e-12 * tau.max():
             return self.with_parameters(form="columns")
         mean, scale = self._location_scale(X.shape[1])
-        # Values that are small enough in any column need not be standardised to see it.
+        # Without standardising, values are small enough if they are for every column.
         small = _FAR * scale.min() - np.abs(mean).max()
         near = small > 0.0 and is_below(small, X)
         near = near or is_below(_FAR, standardised(X, mean, scale))
@@ -421,7 +421,7 @@ class Gaussian(Family):
         return LinearForm.of(closed, n_features + 1, features, rows, closed.terms())
 
     def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:
-        """How many points a cluster has, and the sums of its encoded columns."""
+        """Return the number of points of a cluster, and the sums of its encoded columns."""
         if self.form == "columns":
             columns = layout.read(COLUMNS, row, n_features)
             return columns.n, columns.n * columns.means
@@ -439,7 +439,7 @@ class Gaussian(Family):
         }
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        """−½ [ log (n + τ)/τ + τn/(n + τ) z̄² ], without the scatter, which `moments` is for."""
+        """Return −½ [ log (n + τ)/τ + τn/(n + τ) z̄² ]; `moments` accounts for the scatter."""
         n, sums = self._count_and_sums(row, n_features)
         tau, mean = self._tau(n_features), sums / max(n, 1.0)
         return Columns(
@@ -450,7 +450,7 @@ class Gaussian(Family):
         )
 
     def _column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        # Of the squares only the sum is known, which the predictive does not need.
+        # Only the sum of the squares is known, and the predictive does not need more.
         if self.form == "columns":
             fields = layout.read(COLUMNS, row, n_features)
             shared = {"n": fields.n, "scatter": fields.scatter / n_features}
@@ -485,7 +485,7 @@ class Gaussian(Family):
 
     @classmethod
     def _with_shares(cls, mean: Vector, variance: Vector, within: Vector) -> Gaussian:
-        """The variance within clusters, and the rest of it between them."""
+        """Return the family with the noise variance within clusters, the rest between them."""
         return cls(
             tuple(mean.tolist()), tuple((variance - within).tolist()), tuple(within.tolist())
         )

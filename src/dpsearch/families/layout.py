@@ -1,4 +1,4 @@
-"""Names for the numbers of a flat vector: a cluster's row of statistics, a family's parameters.
+"""Named fields of flat vectors: of a cluster's row of statistics and of a family's parameters.
 
 A layout is a NamedTuple class that lists the fields, single numbers first:
 
@@ -11,12 +11,12 @@ A layout is a NamedTuple class that lists the fields, single numbers first:
     ROW = layout.row(_Row)
 
 `ROW` is an instance of that class which holds positions.  Numba takes it as a constant, so that
-`row[ROW.constant]` costs what `row[1]` does, and `view(row, ROW.logs, n_features)` what the same
-slice does with its offset written out.  In Python, `layout.read(ROW, row, n_features)` gives all
-fields by name and `layout.make(ROW, n_features, n=2.0, sums=…)` makes a row.
+`row[ROW.constant]` costs as much as `row[1]`, and `view(row, ROW.logs, n_features)` as much as the
+same slice with explicit offsets.  In Python, `layout.read(ROW, row, n_features)` returns all fields
+by name, and `layout.make(ROW, n_features, n=2.0, sums=…)` makes a row.
 
-The vectors of a row all have one length, the number of columns say, which the caller gives.  The
-vectors of parameters may have any: their head says where each of them begins.
+The vectors of a row all have the same length, such as the number of columns, which the caller
+gives.  Vectors of parameters may have any length: a head has the beginning of each of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Span(NamedTuple):
-    """What stands before a vector in a row, and whether it is a lower triangle itself."""
+    """The fields before a vector in a row, and whether the vector is itself a lower triangle."""
 
     numbers: int
     vectors: int
@@ -52,12 +52,12 @@ Number = Annotated[int, _Kind(single=True)]
 Count = Annotated[int, _Kind(single=True, counts=True)]
 Numbers = Annotated[Span, _Kind()]
 Counts = Annotated[Span, _Kind(counts=True)]
-# A lower triangle, row after row, of a matrix with as many rows as the vectors have numbers.
+# A lower triangle, stored row by row, of a matrix with as many rows as the vectors have numbers.
 Triangle = Annotated[Span, _Kind(triangular=True)]
 
 
 def _emit_bounds(builder: Any, span: Any, size: Any) -> tuple[Any, Any]:
-    """Emit where in a row a vector begins, and its length."""
+    """Emit the beginning of a vector in a row, and its length."""
     numbers, vectors, triangles, triangular = (builder.extract_value(span, i) for i in range(4))
     square = builder.mul(size, size)
     triangle = builder.ashr(builder.add(square, size), size.type(1))
@@ -74,7 +74,7 @@ def _emit_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
 @emits(lambda span, size: types.intp, _emit_at)
 def at(span: Any, size: int) -> Any:
-    """Return where in a row a vector begins, if vectors have `size` numbers."""
+    """Return the beginning of a vector in a row whose vectors have `size` numbers."""
     return span.numbers + span.vectors * size + span.triangles * (size * (size + 1) // 2)
 
 
@@ -105,7 +105,7 @@ def view_at(pool: Vector, start: int, span: Any, size: int) -> Any:
 
 
 def _emit_limits(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[Any, Any]:
-    """Emit where a vector of parameters begins, and where it ends."""
+    """Emit the beginning and the end of a vector of parameters."""
     params, field = arguments[0], as_integer(context, builder, arguments[1], signature.args[1])
     kind = signature.args[0]
     begin, end = (
@@ -149,7 +149,7 @@ def _emit_length(context: Any, builder: Any, signature: Any, arguments: Any) -> 
 
 @emits(lambda params, field: types.intp, _emit_length)
 def length(params: Vector, field: Any) -> int:
-    """Return how many numbers a vector of parameters has."""
+    """Return the length of a vector of parameters."""
     return int(params[field + 1]) - int(params[field])
 
 
@@ -174,19 +174,19 @@ def params(fields: type[T]) -> T:
 
 
 def width(layout: NamedTuple, size: int, vectors: int | None = None) -> int:
-    """The length of a row, or of one that ends after its first vectors."""
+    """Return the length of a row, or of one that ends after its first `vectors`."""
     return sum(_sizes(layout, size, vectors))
 
 
 def counts(layout: NamedTuple, size: int, vectors: int | None = None) -> Ints:
-    """Which numbers of a row are counts, of which kernels may index tables."""
+    """Return the positions of counts in a row, by which kernels may index tables."""
     sizes = _sizes(layout, size, vectors)
     are_counts = [kind.counts for kind in _kinds(type(layout))[: len(sizes)]]
     return np.flatnonzero(np.repeat(are_counts, sizes))
 
 
 def read(layout: NamedTuple, row: Vector, size: int) -> Any:
-    """All fields of a row by name: numbers, and views of vectors; empty where the row ends."""
+    """Return all fields of a row by name: numbers, and views of vectors, empty after its end."""
     parts = np.split(row, np.cumsum(_sizes(layout, size)))
     kinds = _kinds(type(layout))
     pairs = zip(kinds, parts, strict=False)
@@ -194,14 +194,14 @@ def read(layout: NamedTuple, row: Vector, size: int) -> Any:
 
 
 def make(layout: NamedTuple, size: int, vectors: int | None = None, **fields: Any) -> Vector:
-    """Make a row from its fields; what is not given is 0."""
+    """Return a row with these fields; the others are 0."""
     return np.asarray(make_rows(layout, 1, size, vectors, **fields)[0])
 
 
 def make_rows(
     layout: NamedTuple, n_rows: int, size: int, vectors: int | None = None, **fields: Any
 ) -> Matrix:
-    """Make several rows from their fields, each [n_rows] or [n_rows, its length]."""
+    """Return several rows with these fields, each [n_rows] or [n_rows, its length]."""
     out = np.zeros((n_rows, width(layout, size, vectors)))
     parts = np.split(out, np.cumsum(_sizes(layout, size, vectors))[:-1], axis=1)
     for name, part in zip(layout._fields, parts, strict=False):
@@ -211,7 +211,7 @@ def make_rows(
 
 
 def make_params(layout: NamedTuple, **fields: Any) -> Vector:
-    """Lay out parameters: the numbers, where the vectors begin and end, the vectors."""
+    """Return a vector of parameters: the numbers, the beginnings of the vectors, the vectors."""
     kinds = _kinds(type(layout))
     numbers = [
         fields[name] for name, kind in zip(layout._fields, kinds, strict=True) if kind.single
@@ -222,7 +222,7 @@ def make_params(layout: NamedTuple, **fields: Any) -> Vector:
 
 
 def _sizes(layout: NamedTuple, size: int, vectors: int | None = None) -> list[int]:
-    """How many numbers each field of a row has, up to a number of vectors."""
+    """Return the length of each field of a row, up to a number of vectors."""
     triangle = size * (size + 1) // 2
     kinds = _kinds(type(layout))
     end = None if vectors is None else sum(kind.single for kind in kinds) + vectors

@@ -1,16 +1,16 @@
-"""What families learn from a partition: hyperparameters that make its clusters probable.
+"""Learning of hyperparameters from a partition.
 
-Spread.  The prior on a cluster's covariance is centred on the average covariance of the clusters
-there are, its moment estimate.  Maximising the log joint instead would go further: it makes the
-prior so broad that any value that is constant in a handful of rows, such as a number that was cut
-off at the end of its range, is worth a cluster.
+The prior on a cluster's covariance is centred on the average covariance of the present clusters,
+its moment estimate.  Maximising the log joint instead would make the prior so broad that any value
+that is constant in a few rows, such as a number that was cut off at the end of its range, would be
+worth a cluster.
 
-The partition may be of a sample in which a column happens to be constant.  Such a column carries
-no information, and keeps what `suggest` made of all the data: a number put in its place would have
-units.
+The partition may be that of a sample in which a column happens to be constant.  Such a column has
+no information, and keeps the hyperparameters that `suggest` derived from all the data: any fixed
+number in their place would have units.
 
-Strengths and concentrations, which say how much clusters differ from each other, maximise
-Σ_k log H(x_k), within bounds.
+Strengths and concentrations, which determine how much clusters differ from each other, maximise
+Σ_k log H(x_k) within bounds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from scipy.special import gammaln
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.families._columns import mean_and_variance, varies
 
-# How much of a column's variance lies within clusters, before anything is known about them.
+# The assumed share of a column's variance within clusters, before anything is known about them.
 WITHIN = 0.4
-# What part of a column's variance is within clusters at least.
+# The least share of a column's variance within clusters.
 FLOOR = 0.05
-STRENGTHS = (1e-4, 10.0)  # bounds on how many points the prior on a cluster's mean counts for
+STRENGTHS = (1e-4, 10.0)  # bounds on the prior strength of a cluster's mean, in points
 START_STRENGTH = 0.05
 # Bounds on pseudo-counts.  Below 1 the prior expects clusters to use few words or levels, and every
 # burst of a word is worth a cluster.
@@ -38,7 +38,7 @@ CONCENTRATIONS = (1.0, 100.0)
 
 
 def most_likely(log_likelihood: Callable[[float], float], bounds: tuple[float, float]) -> float:
-    """Return the number between bounds at which a function is largest, by Brent's method."""
+    """Return the maximum of a function between bounds, found by Brent's method on a log scale."""
     from scipy.optimize import minimize_scalar
 
     best = minimize_scalar(
@@ -51,11 +51,11 @@ def most_likely(log_likelihood: Callable[[float], float], bounds: tuple[float, f
 
 
 def pseudo_count(counts: Matrix) -> float:
-    """Return the Dirichlet parameter of each level under which [clusters, levels] are likeliest."""
+    """Return the Dirichlet parameter that maximises the likelihood of counts [clusters, levels]."""
     totals, n_levels = counts.sum(axis=1), counts.shape[1]
 
     def log_likelihood(count: float) -> float:
-        """Σ log H, without the multinomial coefficients."""
+        """Return Σ log H without the multinomial coefficients."""
         levels = (gammaln(counts + count) - gammaln(count)).sum()
         both = gammaln(totals + n_levels * count) - gammaln(n_levels * count)
         return float(levels - both.sum())
@@ -64,7 +64,7 @@ def pseudo_count(counts: Matrix) -> float:
 
 
 class Sums(NamedTuple):
-    """Of each cluster and column: how many values were observed, and what they add up to."""
+    """The number and the sum of the observed values of each cluster and column."""
 
     counts: Matrix
     sums: Matrix
@@ -75,7 +75,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(X: Any, labels: Labels) -> Sums:
-    """Add up the columns of a dense or sparse table by cluster; gaps are left out."""
+    """Return the sums of a dense or sparse table by cluster, without gaps."""
     if not sp.issparse(X):
         return _dense_sums(X, labels, int(labels.max()) + 1)
     n_rows = len(labels)
@@ -111,15 +111,15 @@ def pooled_covariance(X: Matrix, labels: Labels) -> Matrix:
 
 
 def pooled_variance(X: Matrix, labels: Labels) -> Vector:
-    """Return the variance of each column within clusters; gaps are left out.
+    """Return the variance of each column within clusters, without gaps.
 
-    Of a column with n values in k clusters, the sum of squares is divided by n − k.
+    The sum of squares of a column with n values in k clusters is divided by n − k.
     """
     return np.asarray(np.nansum(deviations(X, labels) ** 2, axis=0) / _freedom(X, labels))
 
 
 def _freedom(X: Matrix, labels: Labels) -> Vector:
-    """Degrees of freedom that are left of each column when its clusters' means are known."""
+    """Return each column's degrees of freedom within clusters: n − k."""
     counts = sums_of(X, labels).counts
     return np.asarray(np.maximum((counts - (counts > 0.0)).sum(axis=0), 1.0))
 
@@ -127,8 +127,8 @@ def _freedom(X: Matrix, labels: Labels) -> Vector:
 def moments_within(X: Matrix, within: Any, start: tuple[Vector, Vector]) -> tuple[Vector, Any]:
     """Return the mean of the columns, and their variances or covariance within clusters.
 
-    To what was found within clusters a share of the total variance is added.  `start` has the mean
-    and the variances within clusters of columns that are constant in X.
+    A share of the total variance is added to the estimate within clusters.  `start` has the mean
+    and the variances within clusters that are used for columns that are constant in X.
     """
     mean, total = mean_and_variance(X)
     known = varies(X)

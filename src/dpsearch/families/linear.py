@@ -1,18 +1,18 @@
-"""The linear form of a family: what passes over many rows at once are made of.
+"""The linear form of a family: features and log H of their totals, for passes over many rows.
 
 An exponential family has log p(x | θ) = ⟨η(θ), T(x)⟩ − A(θ) + log h(x).  With its conjugate prior
-the marginal of a block depends on its size n and on the totals T = Σ T(x) alone, log H(n, T), and
-is a difference of log-normalisers: **convex** in (n, T).  Its gradient is what the posterior
-expects of the natural parameters, so that
+the marginal of a block depends only on its size n and the totals T = Σ T(x).  log H(n, T) is a
+difference of log-normalisers, and **convex** in (n, T).  Its gradient is the posterior expectation
+of the natural parameters, so that
 
     ⟨∂ log H/∂T, T(x)⟩ + ∂ log H/∂n  =  E[log p(x | θ)] − log h(x)
 
-scores all rows under all clusters by one matrix product.  Because log H lies above its tangent
-planes, giving every row of a data set to the cluster of the best such score (plus the gradient of
-log W) never lowers the log joint while no cluster becomes empty.
+scores all rows under all clusters by one matrix product.  Because log H is above its tangent
+planes, moving every row of a data set to the cluster of its best such score (plus the gradient of
+log W) never lowers the log joint unless a cluster becomes empty.
 
 A family that `resolve` has completed has this form if its method `linear` returns a `LinearForm`.
-Features are computed by operations of the array API, on arrays of NumPy as on those of a GPU.
+Features are computed by operations of the array API, so on arrays of NumPy and on those of a GPU.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class LinearForm:
 
 
 def counted(form: LinearForm) -> LinearForm:
-    """Return the form of a column that rows may lack: NaN.
+    """Return the form of a column with missing values, which are NaN.
 
-    The totals begin with the number of rows that have it, which is what was the size.
+    The totals begin with the number of rows that have a value, which replaces the size.
     """
     return LinearForm(
         1 + form.n_totals,
@@ -91,12 +91,12 @@ def counted(form: LinearForm) -> LinearForm:
 
 
 def masked(X: Any, features: list[Any]) -> Any:
-    """Return masks, 1 where X has a value, and after them features of it, 0 where it has none."""
+    """Return masks, 1 where X has a value, followed by its features, 0 where it has none."""
     xp, seen, zero = namespace(X), ~namespace(X).isnan(X), like(X, 0.0)
     return xp.concat([xp.where(seen, one, zero) for one in (like(X, 1.0), *features)], axis=1)
 
 
-_MOST_KEPT = 1 << 12  # numbers that are kept on a device once they are there
+_MOST_KEPT = 1 << 12  # the most numbers of an array that is cached on a device
 
 
 def namespace(X: Any) -> Any:
@@ -109,7 +109,7 @@ def namespace(X: Any) -> Any:
 
 
 def like(X: Any, values: Any) -> Any:
-    """Return numbers as an array of the kind of X, where X is and with its precision."""
+    """Return numbers as an array with the library, device and precision of X."""
     if isinstance(X, np.ndarray):
         return np.asarray(values, dtype=X.dtype)
     from array_api_compat import device
@@ -122,7 +122,7 @@ def like(X: Any, values: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _kept(data: bytes, kind: str, shape: tuple[int, ...], xp: Any, dtype: Any, device: Any) -> Any:
-    """Return a few numbers on a device, where they stay: to bring them there takes a wait."""
+    """Return a few numbers on a device, cached there, since a transfer has to be waited for."""
     values = np.frombuffer(data, kind).reshape(shape).copy()
     return xp.asarray(values, dtype=dtype, device=device)
 
@@ -139,7 +139,7 @@ def special(X: Any) -> Any:
 
 
 class _SpecialHere:
-    """The functions for arrays of other libraries, which take the way through NumPy."""
+    """Special functions for arrays of other libraries, computed by NumPy and SciPy."""
 
     @staticmethod
     def gammaln(X: Any) -> Any:
@@ -155,7 +155,7 @@ def inverses(X: Any) -> tuple[Any, Any]:
     xp = namespace(X)
     if type(X).__module__.split(".")[0] != "torch":
         return xp.linalg.inv(X), xp.linalg.slogdet(X)[1]
-    # By one factorisation, and without waiting for a GPU to say that it went well.
+    # One factorisation serves both, and its result is not checked, which would wait for the GPU.
     factors, pivots, _ = xp.linalg.lu_factor_ex(X)
     one = xp.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand(X.shape)
     inverse = xp.linalg.lu_solve(factors, pivots, one)
@@ -164,7 +164,7 @@ def inverses(X: Any) -> tuple[Any, Any]:
 
 
 def indices(X: Any, which: Ints) -> Any:
-    """Return integers as an array of the kind of X, where X is."""
+    """Return integers as an array with the library and device of X."""
     if isinstance(X, np.ndarray):
         return which
     from array_api_compat import device
@@ -173,5 +173,5 @@ def indices(X: Any, which: Ints) -> Any:
 
 
 def columns_of(X: Any, which: Ints) -> Any:
-    """Return columns of an array, by number."""
+    """Return columns of an array, by index."""
     return namespace(X).take(X, indices(X, which), axis=1)

@@ -1,12 +1,12 @@
-"""Rows that share a linear regression: Normal–inverse-gamma prior on coefficients and noise.
+"""Linear regression within clusters: Normal–inverse-gamma prior on coefficients and noise.
 
     y | x, β, σ² ~ N(β₀ + xᵀβ, σ²),   β_j | σ² ~ N(0, σ² v_j),   σ² ~ InverseGamma(a₀, b₀)
 
-One column is y, the target; the others are covariates x, which are given: log H is that of the
-targets alone.  Covariates are encoded as u_j = (x_j − c_j)√v_j with √v₀ for the intercept, and y as
-(y − c)/√b₀ (times √½ in data rows), so that the prior precision is the identity and the prior scale
-1.  With the sums of n rows, Λ = I + Σuuᵀ, m = Λ⁻¹Σuy (Bishop 2006, section 3.3 and exercise 3.12;
-Murphy 2012, eqs 7.69–7.76):
+One column is the target y; the others are covariates x, which are not modelled: log H is that of
+the targets given the covariates.  Covariates are encoded as u_j = (x_j − c_j)√v_j with √v₀ for the
+intercept, and y as (y − c)/√b₀ (times √½ in data rows), so that the prior precision is the identity
+and the prior scale 1.  With the sums of n rows, Λ = I + Σuuᵀ, m = Λ⁻¹Σuy (Bishop 2006, section 3.3
+and exercise 3.12; Murphy 2012, eqs 7.69–7.76):
 
     posterior    β = 1 + ½(Σy² − mᵀΛm),   a = a₀ + n/2
     predictive   log p(y | u, C) = log Γ(a + ½)/Γ(a) − ½ log 2πβq − (a + ½) log(1 + (y − uᵀm)²/2βq)
@@ -79,7 +79,7 @@ class LinearRegression(Family):
     functions: ClassVar[Functions] = FUNCTIONS
 
     def _columns(self, n_features: int) -> tuple[int, Ints]:
-        """Return the number of the target's column, and those of the covariates."""
+        """Return the index of the target's column, and those of the covariates."""
         target = self.target
         whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
         if not whole or not -n_features <= target < n_features:
@@ -89,7 +89,7 @@ class LinearRegression(Family):
         return target, np.delete(np.arange(n_features), target)
 
     def _scales(self, n_features: int) -> tuple[Vector, Vector]:
-        """Return the centre of each column, and by what it is multiplied then."""
+        """Return the centre of each column, and the factor that it is then multiplied by."""
         target, _ = self._columns(n_features)
         centre = per_column(self.centre, n_features, "centre", above_zero=False)
         factors = np.sqrt(per_column(self.slope_variance, n_features, "slope_variance",
@@ -149,7 +149,7 @@ class LinearRegression(Family):
         return np.full(X.shape[0], largest)
 
     def linear(self, n_features: int) -> LinearForm:
-        """Of the products of the encoded numbers with each other: Σvvᵀ of `_regression.py`.
+        """Return the linear form, whose features are products of encoded numbers: Σvvᵀ.
 
         log H is a function of |M| and |Λ|, the determinants with and without the target:
         log Γ(a)/Γ(a₀) − a log|M| + (a − ½) log|Λ| − n/2 log 2π.
@@ -205,7 +205,7 @@ class LinearRegression(Family):
         }
 
     def _predictive(self, row: Vector, given: Matrix) -> tuple[Vector, Vector, float]:
-        """Location, scale and degrees of freedom of the target's Student t, given covariates."""
+        """Return location, scale and degrees of freedom of the target's Student t."""
         n_features = given.shape[1] + 1
         centre, factors = self._scales(n_features)
         _, others = self._columns(n_features)
@@ -230,7 +230,7 @@ class LinearRegression(Family):
         return np.asarray(centre[others] + sums / max(fields.n, 1.0) / factors[others])
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        """The target has all that the cluster says; covariates are given."""
+        """Return columns of which only the target has evidence; covariates are not modelled."""
         target, others = self._columns(n_features)
         fields = layout.read(ROW, row, n_features + 1)
         shape = self.shape + 0.5 * fields.n
@@ -243,11 +243,11 @@ class LinearRegression(Family):
         return Columns(out, centres)
 
     def lengths(self, X: Any) -> Matrix:
-        """Covariates are given."""
+        """Return the covariates, which are not modelled."""
         return np.asarray(X[:, self._columns(X.shape[1])[1]])
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
-        """Targets for given covariates, or for the cluster's mean: these are not modelled."""
+        """Return draws of targets for given covariates, or for the cluster's mean of these."""
         target, others = self._columns(n_features)
         mean = self._mean_covariates(row, n_features)
 
@@ -263,7 +263,7 @@ class LinearRegression(Family):
         )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
-        """A row without its target says nothing of its cluster; its covariates must be there."""
+        """Return `Gaps` for missing targets, without evidence; covariates must not be missing."""
         target, others = self._columns(n_features)
 
         def given(X: Matrix) -> Matrix:
@@ -278,7 +278,7 @@ class LinearRegression(Family):
             return np.asarray(X[:, others])
 
         def log_densities(X: Matrix) -> Matrix:
-            from scipy.stats import t as student  # which takes a while to import
+            from scipy.stats import t as student  # here, since the import is slow
 
             parts = [self._predictive(row, given(X)) for row in rows]
             y = X[:, target]

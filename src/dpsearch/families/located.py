@@ -1,9 +1,9 @@
-"""Families of a location and a width by nodes: where the nodes are put.
+"""Families on nodes of a location and a width (a scale): how the nodes are placed.
 
-Each of them has a coordinate in which values of a cluster spread by about the node's width wherever
-its location is: x itself, log x, an angle.  Nodes are a `lattice` in it.  The width to be expected
-is the spread of the coordinate within clusters, by their medians where tails are heavy; of a table
-of which no partition is known, a share of its variance.
+Each family has a coordinate in which the standard deviation of a cluster is about the node's width
+for every location: x itself, log x, an angle.  Nodes are a `lattice` in it.  The expected width is
+the spread of the coordinate within clusters, measured by medians if tails are heavy; without a
+partition it is derived from a share of the table's variance.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 class Located(ByNodes):
     """Base of families whose nodes are a location and a width."""
 
-    # The least and the largest width that nodes may have.
+    # The least and the largest width of nodes.
     limits: ClassVar[tuple[float, float]] = (0.0, np.inf)
-    # Whether the spread is that of the middle half of the values.
+    # Whether the spread is measured by median absolute deviations.
     robust: ClassVar[bool] = False
 
     def coordinate(self, X: Any) -> Any:
-        """Return the coordinate of values."""
+        """Return the coordinates of values."""
         return X
 
     def location(self, coordinate: Vector) -> Vector:
-        """Return the locations that have a coordinate: the inverse."""
+        """Return the locations at some coordinates, the inverse of `coordinate`."""
         return coordinate
 
     def ends(self, d: int, coordinate: Vector) -> tuple[float, float] | None:
-        """Return the first and last coordinate of the locations of column d, or None."""
+        """Return the first and last coordinate of locations of column d; None without bounds."""
         return None
 
     def around(self, coordinate: Vector) -> Vector:
-        """Return the coordinates of values that locations are near, as often as they are."""
+        """Return the coordinates by whose density locations are placed."""
         return coordinate
 
     def further(self, d: int, x: Vector) -> tuple[float, ...]:
-        """Return what nodes of column d have after their location and width."""
+        """Return the parameters of nodes of column d after location and width."""
         return ()
 
     def _placed(self, X: Any, labels: Ints | None) -> Self:
@@ -66,7 +66,7 @@ class Located(ByNodes):
         return self._with_nodes(found)
 
     def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
-        """Return the width to be expected in each column."""
+        """Return the expected width in each column."""
         total = mean_and_variance(Y)[1]
         if labels is None:
             within = WITHIN * (_middle(Y) if self.robust else total)
@@ -85,7 +85,7 @@ class Located(ByNodes):
 
 
 def _middle(Y: Matrix) -> Vector:
-    """Return the variance of the normal distribution that has the median absolute deviation."""
+    """Return the variance of a normal distribution with the same median absolute deviation."""
     with np.errstate(all="ignore"):
         off = np.abs(Y - np.nanmedian(Y, axis=0))
         return np.asarray((1.4826 * np.nan_to_num(np.nanmedian(off, axis=0))) ** 2)

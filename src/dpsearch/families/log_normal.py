@@ -1,9 +1,9 @@
-"""Positive, skewed numbers whose logarithms are normal: a diagonal Gaussian of them.
+"""Positive, skewed numbers: a diagonal Gaussian of their logarithms.
 
     log x | μ, v ~ N(μ, v),    p(x) = N(log x; μ, v)/x
 
-with the Normal–inverse-gamma prior of `diagonal_gaussian.py` and its closed forms; 1/x is in
-`log_base`.
+with the Normal–inverse-gamma prior of `diagonal_gaussian.py` and its closed forms; the factor 1/x
+is part of `log_base`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class LogNormal(DiagonalGaussian):
     scale_replicas: ClassVar[bool] = False
 
     @staticmethod
-    def seen(X: Any) -> Any:
-        """Logarithms; `check` speaks of values that have none."""
+    def forward(X: Any) -> Any:
+        """Return the logarithms, NaN for values that `check` refuses."""
         xp = namespace(X)
         return xp.log(xp.where(X > 0.0, X, like(X, np.nan)))
 
-    def log_slopes(self, X: Any) -> Any:
-        return -np.nansum(self.seen(X), axis=1)
+    def log_jacobian(self, X: Any) -> Any:
+        return -np.nansum(self.forward(X), axis=1)
 
     def check(self, X: Any) -> None:
         self.check_support(X, ~(X > 0.0), "numbers above 0")

@@ -10,7 +10,7 @@ distribution; Minka 2000, "Estimating a Dirichlet distribution"):
     marginal     log H = Σ_w log Γ(a_w + s_w)/Γ(a_w) − log Γ(A + S)/Γ(A)
 
 and ``log |x|!/Π x_w!`` for each document, which no clustering changes.  All arguments are a
-constant plus a count, so log-gamma comes from two tables when a is one number.
+constant plus a count, so log-gammas come from two tables if a is one number.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """Every word of the point as frequent in the helpers, and the helpers as short, as can be."""
+    """The point's words are as frequent in the helpers, and these as short, as possible."""
     counts = view(row, ROW.counts, length(params, PARAMS.concentration))
     n_words = 0.0
     out = 0.0
@@ -188,7 +188,7 @@ class Multinomial(Family):
         return ROW
 
     def bound_width(self, n_features: int) -> int:
-        return n_features + 1  # and the length of the document
+        return n_features + 1  # the last is the length of the document
 
     def check(self, X: Any) -> None:
         check_counts(X, self.name)
@@ -224,7 +224,7 @@ class Multinomial(Family):
         return DirichletCounts(self.encode(X), self._concentration(X.shape[1]))
 
     def linear(self, n_features: int) -> LinearForm:
-        """Of the counts themselves."""
+        """Return the linear form, whose features are the counts themselves."""
         closed = DirichletTotals(np.array([n_features]), self._concentration(n_features))
 
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
@@ -245,7 +245,7 @@ class Multinomial(Family):
         }
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        """Each word against all the others.
+        """Return columns with each word against all the others.
 
         Those put together, the Dirichlet is a Beta(a_w, A − a_w) and counts are binomial.
         """
@@ -261,7 +261,7 @@ class Multinomial(Family):
         return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1, 1)
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
-        """Documents as long as the cluster's mean, or as given: lengths are not modelled."""
+        """Return draws of documents of given lengths, by default the cluster's mean length."""
         posterior = self.posterior(row, n_features)
         concentration, mean = posterior["concentration"], posterior["mean_length"]
         length = 1 if math.isnan(mean) else round(mean)

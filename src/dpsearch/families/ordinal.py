@@ -1,9 +1,9 @@
-"""Ratings and other whole numbers from few, whose order matters: a normal value cut into levels.
+"""Ratings and other integers from a short range, in order: a normal value cut into levels.
 
-    P(x = l | μ, σ) = Φ((l + ½ − μ)/σ) − Φ((l − ½ − μ)/σ)        without a limit at the ends
+    P(x = l | μ, σ) = Φ((l + ½ − μ)/σ) − Φ((l − ½ − μ)/σ)        unbounded at the ends
 
 (McCullagh 1980, "Regression models for ordinal data", with cuts half-way between levels).  The
-ends, the lowest and the highest level, are taken from the data.
+lowest and the highest level are those of the data by default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data rows laid end to end, under the types that kernels are compiled for."""
+"""Concatenated data rows, with the types that kernels are compiled for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row_sums(X: Any, values: Any = None) -> Any:
 
 
 def pack(X: Any) -> Items:
-    """Lay dense or CSR rows end to end, unless the family has done so itself."""
+    """Concatenate dense or CSR rows as items, unless the family has done so."""
     if isinstance(X, Items):
         return X
     sizes = np.ones(X.shape[0], np.int64)
@@ -46,7 +46,7 @@ def pack(X: Any) -> Items:
 
 
 class _Unlocked:
-    """A view of a read-only array that says it can be written to."""
+    """A view of a read-only array that claims to be writable."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -55,16 +55,16 @@ class _Unlocked:
 
 
 def writable(array: Any) -> Any:
-    """Return the array under the one type that kernels are compiled for.
+    """Return the array with the one type that kernels are compiled for.
 
-    Numba gives read-only arrays (memory maps, joblib's) a type of their own.  Kernels never write
-    to data, so there is no need to copy.
+    Numba has a separate type for read-only arrays, such as memory maps and those of joblib.
+    Kernels never write to data, so no copy is needed.
     """
     return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
 
 def unlocked(state: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as kernels take them; arrays that joblib or Dask has sent may be read-only."""
+    """Return attributes as kernels need them; arrays sent by joblib or Dask may be read-only."""
     return {name: _as_writable(value) for name, value in state.items()}
 
 

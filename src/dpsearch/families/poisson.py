@@ -9,12 +9,12 @@ With n points of a cluster and their sums s (Gelman et al. 2013, "Bayesian Data 
                  − x log(b + n + 1)                                 a negative binomial
     marginal     log H = Σ_d log Γ(a + s)/Γ(a) − a log (b + n)/b − s log(b + n)
 
-without Σ log x!, which no clustering changes.  Columns where x = 0 add nothing to the predictive
-but the middle term, which the row holds summed: data are taken as sparse.  Log-gammas come from a
-table when a is one number.
+without Σ log x!, which no clustering changes.  A column with x = 0 adds only the middle term to the
+predictive, whose sum is kept in the row, so data are encoded as sparse.  Log-gammas come from a
+table if a is one number.
 
-With gaps, n is n_d = n − m_d in column d, of which m_d points lack a value, and a data row lists
-what it lacks after its counts: a one in column D + d.
+With gaps, n is n_d = n − m_d in column d, where m_d points lack a value, and a data row lists its
+missing values after its counts: a one in column D + d.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
     sums: layout.Counts  # s of each column
     log_rates: layout.Numbers  # log(b + n_d + 1), unless b is one number
     missing: layout.Counts  # m_d, if there are gaps
-    shares: layout.Numbers  # what of the constant is each column's, if there are gaps
+    shares: layout.Numbers  # each column's share of the constant, if there are gaps
 
 
 PARAMS = layout.params(_Params)
@@ -92,7 +92,7 @@ def _rate(params, row, d):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _set_column(params, row, d):  # type: ignore[no-untyped-def]
-    """Derive what scoring needs of column d; return its share of the constant."""
+    """Compute what scoring needs of column d; return its share of the constant."""
     n_features, rate = length(params, PARAMS.shape), _rate(params, row, d)
     shape = entry(params, PARAMS.shape, d) + row[at(ROW.sums, n_features) + d]
     share = shape * math.log1p(1.0 / rate)
@@ -104,7 +104,7 @@ def _set_column(params, row, d):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n, the sums and what is missing."""
+    """Compute everything that scoring needs from n, the sums and the missing counts."""
     if params[PARAMS.even] == 1.0:
         rate = _rate(params, row, 0)
         row[ROW.constant] = -(params[PARAMS.total_shape] + row[ROW.total]) * math.log1p(1.0 / rate)
@@ -216,7 +216,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _best_case(params, row, d, x, helpers, low, high):  # type: ignore[no-untyped-def]
-    """Return the largest predictive of x in column d: over the helpers' sum, and how many have it.
+    """Return the largest predictive of x in column d over the helpers' sum and their number.
 
     With α = a + s and β = b + n, helpers included, one more in the sum changes the predictive by
     log (α + x)/α − log (β + 1)/β: an increase while α ≤ xβ.
@@ -238,7 +238,7 @@ def _best_case(params, row, d, x, helpers, low, high):  # type: ignore[no-untype
 
 @_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column the helpers that suit the point best."""
+    """In every column the helpers are those that are best for the point."""
     out = 0.0
     for d in range(length(params, PARAMS.shape)):
         out += _best_case(params, row, d, 0.0, helpers, low, high)
@@ -257,13 +257,13 @@ _FUNCTIONS = Functions(
 
 
 class PoissonWithGaps(WithOwnRows):
-    """`WithGaps` of a `Poisson`, which has the same functions."""
+    """`WithGaps` of a `Poisson`, with the same functions."""
 
     family: Poisson
 
     functions: ClassVar[Functions] = _FUNCTIONS
 
-    log_ceiling = WithGaps.log_ceiling  # of each column on its own
+    log_ceiling = WithGaps.log_ceiling  # the sum over columns
 
     def row_layout(self) -> Any:
         return ROW
@@ -282,7 +282,7 @@ class PoissonWithGaps(WithOwnRows):
         return sp.hstack([counts, sp.csr_matrix(missing, dtype=np.float64)], format="csr")
 
     def _sum_observed(self, X: Any, of_column: str) -> Vector:
-        # A zero adds nothing, no more than a gap does.
+        # Neither zeros nor gaps add anything.
         value: Vector = getattr(self.family, of_column)(np.nan_to_num(X))
         return value
 
@@ -327,7 +327,7 @@ class Poisson(Family):
     form_with_gaps: ClassVar[Any] = PoissonWithGaps
 
     def prior(self, n_features: int) -> tuple[Vector, Vector]:
-        """Shape and rate of each column."""
+        """Return shape and rate of each column."""
         shape = per_column(self.shape, n_features, "shape", above_zero=True)
         return shape, per_column(self.rate, n_features, "rate", above_zero=True)
 
@@ -422,7 +422,7 @@ class Poisson(Family):
         counts, sums = sums_of(X, labels)
 
         def log_likelihood(new: float) -> float:
-            """Σ log H, without the factorials."""
+            """Return Σ log H without the factorials."""
             new_rate = new * rate / shape
             out = gammaln(sums + new) - gammaln(new) + new * np.log(new_rate)
             return float((out - (sums + new) * np.log(counts + new_rate)).sum())
@@ -431,7 +431,7 @@ class Poisson(Family):
 
     @classmethod
     def _with_shape(cls, mean: Vector, shape: float) -> Poisson:
-        """The prior whose mean is as given for each column."""
+        """Return the prior with these means of the columns' rates."""
         return cls(shape, tuple((shape / mean).tolist()))
 
     @classmethod

@@ -1,8 +1,8 @@
-"""A family for each group of columns: mixed tables.
+"""A family for each group of columns of a mixed table.
 
     log H(x) = Σ_p log H_p(x_p)        over the parts p
 
-Given the cluster the parts are independent.  All the work is in `_parts.py`.
+Given the cluster the parts are independent.  The functions are in `_parts.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Product(Composite):
         return [Part(family, np.array(columns)) for family, columns in self.parts]
 
     def _with(self, members: Sequence[Family]) -> Product:
-        """The same groups of columns with other families."""
+        """Return the product with other families for the same groups of columns."""
         columns = [columns for _, columns in self.parts]
         return Product(tuple(zip(members, columns, strict=True)))
 
@@ -144,7 +144,7 @@ class Product(Composite):
         return tuple(family for family, _ in self.parts)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Named by part: ``0.scale`` is the scale of the first."""
+        """Return hyperparameters named by part: ``0.scale`` is the scale of the first."""
         return {
             f"{p}.{name}": value
             for p, (family, _) in enumerate(self.parts)
@@ -152,7 +152,7 @@ class Product(Composite):
         }
 
     def simpler(self, X: Any) -> Simpler | None:
-        """Of the parts that have something simpler, that; their tables side by side."""
+        """Return the product of the parts' simpler families; their tables are concatenated."""
         members = self._parts(X.shape[1])
         found = [family.simpler(X[:, columns]) for family, columns in members]
         if not any(found):
@@ -248,7 +248,7 @@ def _refuse_gaps(family: Family, columns: Ints, table: CheckedTable) -> None:
 
 
 def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
-    """Return the parts as tuples, if every column is in exactly one."""
+    """Return the parts as tuples; raise unless every column is in exactly one."""
     try:
         pairs = [(family, tuple(np.atleast_1d(columns).tolist())) for family, columns in parts]
     except (TypeError, ValueError) as error:

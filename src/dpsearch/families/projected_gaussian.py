@@ -2,22 +2,23 @@
 
     z = A (x − m),   z | μ, Σ ~ N(μ, Σ),   μ, Σ ~ Normal–inverse-Wishart
 
-with A of q rows: the leading principal components of the columns, or coordinates for columns that
-follow from each other.  Rows of statistics and functions are those of `FullGaussian`
-for z.  Densities, and so the log joint, are of z: they compare only under the same A.
+where A has q rows: the leading principal components of the columns, or coordinates for columns that
+determine each other.  Rows of statistics and functions are those of `FullGaussian` for z.
+Densities, and so the log joint, are those of z, and comparable only under the same A.
 
-The way back is x = m + Bz + r, with AB = I and Ar = 0: r, the rest of the row, is (I − BA)ε, where
-the columns of ε are independent with variances ψ.  So what was observed of a row with gaps, columns
-o, gives
+Rows are recovered by x = m + Bz + r, with AB = I and Ar = 0.  The residual r is (I − BA)ε, where
+the columns of ε are independent with variances ψ.  So the observed columns o of a row with gaps
+give
 
     A_o (x_o − m_o) = Gz + A_o r_o,   G = A_o B_o,   A_o r_o = (A_o I_o − GA) ε
 
 and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz + noise, where S is not small: all of
-z if little is missing.  The noise is normal; its covariance adds to the scale matrix of Vᵀz.
+z if little is missing.  The noise is normal, and its covariance is added to the scale matrix of
+Vᵀz.
 
 Components above the noise are kept: those whose singular value exceeds ω(β) times the median of
 all, with β the ratio of the table's sides (Gavish & Donoho 2014, "The optimal hard threshold for
-singular values is 4/√3", equation 5).  That supposes equal noise.
+singular values is 4/√3", equation 5).  This assumes equal noise in all columns.
 
 In a table of counts x stands for the counts of a row in units of their noise, or for their square
 roots: see `_count_rows`.
@@ -47,43 +48,43 @@ from dpsearch.families.linear import LinearForm, like
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
-_NOTHING = 1e-10  # share of the variance below which a component is rounding
-_UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
-_LEAST_OBSERVED = 0.3  # how much of a projection's information must have been observed
+_NOTHING = 1e-10  # a smaller share of the variance is rounding
+_UNEXPLAINED = 0.01  # a column with a smaller unexplained share of its variance is left out
+_LEAST_OBSERVED = 0.3  # the least singular value S of a projection that was observed
 _BLOCK = 4096
 
 
 class _Map(NamedTuple):
-    """The way to projections and back."""
+    """The map from rows to projections, and back."""
 
     components: Matrix  # A
     loadings: Matrix  # B
     centre: Vector  # m
     deviation: Vector  # √ψ
-    counts: CountRows | None  # how rows of counts become x and come back; None for other tables
+    counts: CountRows | None  # the map between rows of counts and x; None for other tables
 
     @property
     def width(self) -> int:
-        """How many projections there are."""
+        """The number of projections."""
         return len(self.components)
 
-    def seen(self, X: Any) -> Any:
+    def forward(self, X: Any) -> Any:
         """Return x of each row: the row itself, or counts in units of their noise."""
-        return X if self.counts is None else self.counts.seen(X)
+        return X if self.counts is None else self.counts.forward(X)
 
-    def back(self, z: Any) -> Matrix:
-        """Return x = m + Bz with these projections."""
+    def inverse(self, z: Any) -> Matrix:
+        """Return x = m + Bz for projections z."""
         return np.asarray(self.centre + z @ self.loadings.T)
 
 
 class _Observed(NamedTuple):
-    """What rows with the same gaps determine of their projections."""
+    """The projections of rows with the same gaps, as far as the observed columns determine them."""
 
-    at: Ints  # the rows
-    seen: Matrix  # Vᵀz of each; NaN where the observed columns do not determine it
+    at: Ints  # the indices of the rows
+    seen: Matrix  # Vᵀz of each row; NaN where the observed columns do not determine it
     rotation: Matrix  # V
-    reading: Matrix  # the matrix that makes it of x − m
-    noise: Matrix  # [q, D]: its noise is this times standard normal numbers
+    reading: Matrix  # the matrix that maps x − m to `seen`
+    noise: Matrix  # [q, D]: the noise of `seen` is this times standard normal numbers
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class ProjectedGaussian(Family):
 
     @cached_property
     def _checked(self) -> _Map:
-        """The map; tuples of many numbers take a while to become arrays."""
+        """The map; it is kept, since converting long tuples to arrays takes a while."""
         components = _as_matrix(self.components, "components")
         if self.loadings is None:
             loadings = np.asarray(np.linalg.pinv(components))
@@ -174,7 +175,7 @@ class ProjectedGaussian(Family):
         return {name: value for name, value in vars(self).items() if name != "_checked"}
 
     def _some_projections(self, n_features: int) -> Matrix:
-        """A row as wide as the projections, for what depends on nothing else."""
+        """A row of zeros with one column for each projection."""
         return np.zeros((1, self._map(n_features).width))
 
     @property
@@ -187,8 +188,8 @@ class ProjectedGaussian(Family):
 
     def project(self, X: Any) -> Matrix:
         """Return z = A (x − m) of each row."""
-        way = self._map(X.shape[1])
-        return np.asarray((way.seen(X) - way.centre) @ way.components.T)
+        projection = self._map(X.shape[1])
+        return np.asarray((projection.forward(X) - projection.centre) @ projection.components.T)
 
     def check(self, X: Any) -> None:
         if self.total is not None and X.size and np.nanmin(X, initial=0.0) < 0.0:
@@ -196,7 +197,7 @@ class ProjectedGaussian(Family):
             raise DataError("{place} of X holds counts, which are at least 0", column=at)
 
     def hyperparameters(self) -> dict[str, Any]:
-        # Not what says which projections they are: log joints under others do not compare.
+        # Those of the projections are left out: log joints under others are not comparable.
         return self._inner.hyperparameters()
 
     def resolve(self, X: Any) -> ProjectedGaussian:
@@ -224,11 +225,11 @@ class ProjectedGaussian(Family):
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """Of the projections; `mean` is that of the columns."""
-        way = self._map(n_features)
-        out = self._inner.posterior(row, way.width)
-        mean = way.back(out["mean"])
-        if way.counts is not None:
-            mean = way.counts.rows(mean, way.counts.lengths(mean))
+        projection = self._map(n_features)
+        out = self._inner.posterior(row, projection.width)
+        mean = projection.inverse(out["mean"])
+        if projection.counts is not None:
+            mean = projection.counts.rows(mean, projection.counts.lengths(mean))
         return {**out, "projected_mean": out["mean"], "mean": mean}
 
     def narrow(self, n_features: int) -> tuple[Family, int]:
@@ -240,12 +241,12 @@ class ProjectedGaussian(Family):
         return found._replace(centres=self.posterior(row, n_features)["mean"])
 
     def linear(self, n_features: int) -> LinearForm:
-        way = self._map(n_features)
-        form = self._inner.linear(way.width)
+        projection = self._map(n_features)
+        form = self._inner.linear(projection.width)
 
         def features(X: Any) -> Any:
-            off = way.seen(X) - like(X, way.centre)
-            return form.features(off @ like(X, way.components.T))
+            off = projection.forward(X) - like(X, projection.centre)
+            return form.features(off @ like(X, projection.components.T))
 
         return replace(form, features=features)
 
@@ -256,24 +257,24 @@ class ProjectedGaussian(Family):
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """Density of the projections that the observed columns determine: 1 if there are none."""
-        way = self._map(n_features)
-        means, scales, degrees = self._inner.predictives(rows, way.width)
+        projection = self._map(n_features)
+        means, scales, degrees = self._inner.predictives(rows, projection.width)
 
         def densities(X: Any) -> Matrix:
             out = np.empty((X.shape[0], len(rows)))
             for part in self._observed_projections(X):
-                turned = _turned(means, scales, part)
-                out[part.at] = log_densities(part.seen, *turned, degrees)
+                rotated = _rotated(means, scales, part)
+                out[part.at] = log_densities(part.seen, *rotated, degrees)
             return out
 
         def fill(X: Any, weights: Matrix) -> Matrix:
             out = np.array(X)
             for part in self._observed_projections(X):
-                at, turned = part.at, _turned(means, scales, part)
-                z = expected(part.seen, weights[at], *turned) @ part.rotation.T
-                filled = way.back(z)
-                if way.counts is not None:
-                    filled = way.counts.rows_like(filled, X[at])
+                at, rotated = part.at, _rotated(means, scales, part)
+                z = expected(part.seen, weights[at], *rotated) @ part.rotation.T
+                filled = projection.inverse(z)
+                if projection.counts is not None:
+                    filled = projection.counts.rows_like(filled, X[at])
                 out[at] = np.where(np.isnan(X[at]), filled, X[at])
             return out
 
@@ -281,17 +282,17 @@ class ProjectedGaussian(Family):
 
     def _observed_projections(self, X: Any) -> Iterator[_Observed]:
         """What each row determines of its projections, for rows with the same gaps at a time."""
-        way = self._map(X.shape[1])
+        projection = self._map(X.shape[1])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
             at = np.flatnonzero(which.ravel() == p)
-            known = np.where(missing, 0.0, way.components)
-            left, values, right = np.linalg.svd(known @ way.loadings)
+            known = np.where(missing, 0.0, projection.components)
+            left, values, right = np.linalg.svd(known @ projection.loadings)
             enough = values >= _LEAST_OBSERVED
             reading, noise = np.zeros_like(known), np.zeros_like(known)
             reading[enough] = left.T[enough] @ known / values[enough, None]
-            noise[enough] = (reading - right @ way.components)[enough] * way.deviation
-            seen = np.where(missing, 0.0, way.seen(X[at]) - way.centre) @ reading.T
+            noise[enough] = (reading - right @ projection.components)[enough] * projection.deviation
+            seen = np.where(missing, 0.0, projection.forward(X[at]) - projection.centre) @ reading.T
             seen[:, ~enough] = np.nan
             yield _Observed(at, seen, right.T, reading, noise)
 
@@ -325,15 +326,15 @@ class ProjectedGaussian(Family):
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         """Rows with projections from the posterior predictive, and independent residuals."""
-        way = self._map(n_features)
-        inner, counts = self._inner.draws(row, way.width), way.counts
+        projection = self._map(n_features)
+        inner, counts = self._inner.draws(row, projection.width), projection.counts
 
         def sample(size: int, rng: Rng) -> Any:
-            rows = way.back(inner.sample(size, rng))
+            rows = projection.inverse(inner.sample(size, rng))
             lengths = None if counts is None else counts.lengths(rows)
-            if way.deviation.any():
-                rest = rng.standard_normal(rows.shape) * way.deviation
-                rows += rest - rest @ way.components.T @ way.loadings.T
+            if projection.deviation.any():
+                rest = rng.standard_normal(rows.shape) * projection.deviation
+                rows += rest - rest @ projection.components.T @ projection.loadings.T
             return rows if counts is None else counts.rows(rows, lengths)
 
         return PredictiveDraws(sample)
@@ -361,10 +362,11 @@ class ProjectedGaussian(Family):
         Noise that is not as supposed shows as components.
         """
         made = [
-            (m, cls._leading(m.seen(counts), m.centre, m.scale)) for m in CountRows.ways(counts)
+            (m, cls._leading(m.forward(counts), m.centre, m.scale))
+            for m in CountRows.candidates(counts)
         ]
-        way, found = min(made, key=lambda one: len(one[1].components))
-        return found.with_parameters(total=way.total, dispersion=way.dispersion)
+        projection, found = min(made, key=lambda one: len(one[1].components))
+        return found.with_parameters(total=projection.total, dispersion=projection.dispersion)
 
     @classmethod
     def _leading(cls, X: Any, mean: Vector, scale: Vector) -> ProjectedGaussian:
@@ -412,7 +414,7 @@ class ProjectedGaussian(Family):
         squares = np.zeros(X.shape[1])
         for at in range(0, len(X), _BLOCK):
             rows = X[at : at + _BLOCK]
-            squares += ((rows - family._checked.back(family.project(rows))) ** 2).sum(axis=0)
+            squares += ((rows - family._checked.inverse(family.project(rows))) ** 2).sum(axis=0)
         # A column's share of itself that the projections leave over; of all columns, D − q.
         left = np.maximum(1.0 - np.einsum("qd,dq->d", components, loadings), _NOTHING)
         family = family.with_parameters(residual_variance=as_tuple(squares / (len(X) * left)))
@@ -446,7 +448,7 @@ def _as_matrix(values: Any, name: str) -> Matrix:
     return matrix
 
 
-def _turned(means: Matrix, scales: Matrix, part: _Observed) -> tuple[Matrix, Matrix]:
-    """Locations and scale matrices of Vᵀz and its noise."""
-    turned = part.rotation.T @ scales @ part.rotation + part.noise @ part.noise.T
-    return np.ascontiguousarray(means @ part.rotation), np.ascontiguousarray(turned)
+def _rotated(means: Matrix, scales: Matrix, part: _Observed) -> tuple[Matrix, Matrix]:
+    """Return the locations of Vᵀz, and its scale matrices with the noise added."""
+    rotated = part.rotation.T @ scales @ part.rotation + part.noise @ part.noise.T
+    return np.ascontiguousarray(means @ part.rotation), np.ascontiguousarray(rotated)

@@ -1,14 +1,14 @@
-"""A user's own likelihood, its parameter on nodes.
+"""A user's own likelihood, with its parameter on nodes.
 
     log_density(x, theta)      log p(x | θ) as plain Python, which Numba compiles
 
-θ is a number, or if nodes have two dimensions a vector of two.  All that solvers need follows from
-the densities at the nodes: see `_nodes.py`.  Draws and means are taken from cells of the support,
-which by default is the range of the data and half as much on either side.  Each node has cells of
-its own, that are the smaller the more probable values are there.
+θ is a number, or a vector of two if nodes are pairs.  Everything that solvers need is computed from
+the densities at the nodes: see `_nodes.py`.  Draws and means are computed on cells of the support,
+which by default is the range of the data extended by half of it on either side.  Each node has its
+own cells, which are smaller where values are more probable.
 
-A function that `register_density` knows by name can be stored in a file: its name, and what it
-gives at some values and nodes, so that another function of that name is noticed.
+A function that `register_density` knows can be stored in a file by its name, together with its
+results at some values and nodes, so that another function of that name is detected.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from dpsearch.families.by_nodes import ByNodes
 
 LogDensity = Callable[[float, Any], float]
 _CELLS = 1024  # of the support of a node
-_ROUNDS = 5  # in which cells move to where probability is
-_LISTED = 1 << 16  # whole numbers of a support that are taken one by one
+_ROUNDS = 5  # in which cells move to where the probability is
+_LISTED = 1 << 16  # the most integers of a support that have one cell each
 _DENSITIES: dict[str, LogDensity] = {}
 
 
@@ -132,13 +132,17 @@ class Quadrature(ByNodes):
                 f"{name!r} is not known by its name: call families.register_density, where the"
                 " model is saved and where it is loaded",
             )
-        told = self.with_parameters(log_density=name)._plain()
-        return told if self.nodes is None else {**told, "log_density": [name, *self._told()]}
+        described = self.with_parameters(log_density=name)._plain()
+        return (
+            described
+            if self.nodes is None
+            else {**described, "log_density": [name, *self._sample_values()]}
+        )
 
     def _plain(self) -> dict[str, Any]:
         return super().to_dict()
 
-    def _told(self) -> list[float | None]:
+    def _sample_values(self) -> list[float | None]:
         """Return the log density at some values and nodes, None where it is not finite."""
         low, high = (0.0, 4.0) if self.support is None else self.support
         values = np.floor(low + (high - low) * np.array([0.25, 0.5, 0.75]))
@@ -148,7 +152,7 @@ class Quadrature(ByNodes):
 
     def _check_same(self, stored: list[Any]) -> None:
         """Raise if the function that has the name is not the one that was stored."""
-        there, here = (np.array(one, dtype=np.float64) for one in (stored, self._told()))
+        there, here = (np.array(one, dtype=np.float64) for one in (stored, self._sample_values()))
         if there.shape != here.shape or not np.allclose(there, here, 1e-6, 1e-9, equal_nan=True):
             raise ParameterError.of(
                 "log_density",
@@ -180,7 +184,7 @@ class Quadrature(ByNodes):
         return self._at(np.repeat(x[:, None], len(theta), axis=1), theta)
 
     def _at(self, x: Matrix, theta: Matrix) -> Matrix:
-        """Return the log density of x [values, nodes], each at the node of its column."""
+        """Return the log density of x [values, nodes], each value at the node of its column."""
         out = np.empty(x.shape)
         given = theta[:, 0] if theta.shape[1] == 1 else theta
         try:
@@ -193,10 +197,10 @@ class Quadrature(ByNodes):
         return np.where(np.isnan(out), -np.inf, out)
 
     def _cells(self, theta: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the ends of each node's cells [cells + 1, nodes], and their probabilities.
+        """Return the ends of each node's cells [cells + 1, nodes], and the cells' probabilities.
 
-        Half of them are even over the support and dense about the node itself, which may be a
-        location.  The others move to where probability is.
+        Half of the ends are evenly spaced over the support and dense around the node itself, which
+        may be a location.  The others move to where the probability is.
         """
         low, high = self.support
         if self.whole and high - low < _LISTED:
@@ -217,7 +221,7 @@ class Quadrature(ByNodes):
         return ends, self._shares(ends, theta)
 
     def _shares(self, ends: Matrix, theta: Matrix) -> Matrix:
-        """Return the probabilities of cells, by the density in their middle."""
+        """Return the probabilities of cells by the density at their centres."""
         logs = self._at(0.5 * (ends[1:] + ends[:-1]), theta)
         with np.errstate(divide="ignore"):
             logs = logs + np.log(np.diff(ends, axis=0))
@@ -268,7 +272,7 @@ def _range(support: Any) -> tuple[float, ...]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of an error that says what is wrong: Numba says first in which step."""
+    """Return the line of an error that names the cause; Numba's first line names the step."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith("Failed in nopython")]
     call = next((f" {line[4:]}" for line in said if line.startswith(">>> ")), "")

@@ -1,7 +1,7 @@
 """Rows of statistics in another form: from a file, for data with gaps, for other hyperparameters.
 
-Each row is merged into that of an empty cluster, which reads its statistics alone: no number that
-follows from others is believed.
+Each row is merged into that of an empty cluster, which reads its statistics only and computes all
+other numbers again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpsearch.items import Rows, log_marginals
 
 
 def completed(model: Any, pool: Vector, sizes: Ints) -> Vector:
-    """Return rows with every number that follows from statistics made anew."""
+    """Return rows with every number that depends on the statistics computed again."""
     blocks = model.blocks(np.ascontiguousarray(pool), sizes)
     return np.asarray(model.rows(blocks, np.arange(len(sizes)), len(sizes))[0])
 
@@ -25,8 +25,8 @@ def completed(model: Any, pool: Vector, sizes: Ints) -> Vector:
 def restored_rows(model: Any, pool: Vector, sizes: Ints) -> Vector:
     """Return completed rows from outside, such as a file.
 
-    Raises `DataError` if they cannot come from the model's functions: a row's first number is the
-    size of its cluster, other counts are what the family says, and log H is a number.
+    Raise `DataError` if they cannot come from the model's functions: a row's first number must be
+    the size of its cluster, the counts that the family names must be counts, and log H finite.
     """
     rows = pool.reshape(len(sizes), model.core.width)
     counts = model.family.counts_in_row(model.n_features)
@@ -40,9 +40,9 @@ def restored_rows(model: Any, pool: Vector, sizes: Ints) -> Vector:
 
 
 def restated_rows(model: Any, clusters: Rows, other: Any) -> tuple[Rows, float] | None:
-    """Return clusters under other hyperparameters, and how much their points' `log_base` grows.
+    """Return clusters under other hyperparameters, and the increase of their points' `log_base`.
 
-    None if the family cannot tell what statistics would have been.
+    Return None if the family cannot compute the statistics under these.
     """
     rows = clusters.pool.reshape(len(clusters.sizes), model.core.width)
     parts = all_or_none(model.family.restated(row, model.n_features, other.family) for row in rows)
@@ -53,14 +53,14 @@ def restated_rows(model: Any, clusters: Rows, other: Any) -> tuple[Rows, float] 
 
 
 def gapped(family: Any, rows: list[Vector], n_features: int) -> tuple[Any, Vector]:
-    """The family compiled for data with missing values, and rows of statistics in its form."""
+    """Return the family compiled for data with gaps, and rows of statistics in its form."""
     model = family.with_gaps().compile_empty(n_features)
     pool = np.concatenate([family.row_with_gaps(row, n_features) for row in rows])
     return model, completed(model, pool, np.array([int(row[0]) for row in rows]))
 
 
 def skipped(family: Any, rows: list[Vector], n_features: int) -> Gaps:
-    """Missing values of independent columns: skipped exactly, and filled column by column."""
+    """Return `Gaps` of independent columns, which are skipped exactly and filled one by one."""
 
     def log_densities(X: Any) -> Matrix:
         model, pool = gapped(family, rows, n_features)

@@ -1,10 +1,9 @@
-"""Whole numbers that are rounded: a normal distribution integrated over what rounds to each.
+"""Rounded values: a normal distribution integrated over the interval that rounds to each integer.
 
     P(x | μ, σ) = Φ((x + ½ − μ)/σ) − Φ((x − ½ − μ)/σ)
 
-for whole numbers x.  A density at rounded values grows without limit as σ shrinks, so that every
-value that is repeated is worth a cluster; this probability does not.  Mean and standard deviation
-are on nodes.
+for integers x.  A density at rounded values is unbounded as σ shrinks, so that every repeated value
+would be worth a cluster; this probability is bounded.  Mean and standard deviation are on nodes.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class RoundedGaussian(Located):
 def log_interval(low: Matrix, high: Matrix, theta: Matrix) -> Matrix:
     """Return the log probability that a normal value is between two numbers, at each node.
 
-    Above the mean by the complements, where these have more digits.
+    Above the mean the complements are used, which are more precise there.
     """
     mean, deviation = theta[:, 0], theta[:, 1]
     below, above = (low - mean) / deviation, (high - mean) / deviation

@@ -1,9 +1,9 @@
-"""Closed forms of log H, by which a family makes its clusters open to proof.
+"""Closed forms of log H, by which partitions under a family can be proved optimal.
 
-`certify` can prove that a partition is best where log H of a cluster is a known function of its
-size n and of the sum S of its points.  A family whose log H is one of the functions below may
-return it, with its data, from `Family.statistic`; `certify` compares the two on sets of points
-before it relies on it.
+`certify` can prove that a partition is best if log H of a cluster is a known function of its size n
+and of the sum S of its points.  A family whose log H is one of the functions below may return it,
+with its data, from `Family.statistic`; `certify` compares the two on sets of points before it
+relies on the closed form.
 """
 
 from __future__ import annotations

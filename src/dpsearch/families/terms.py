@@ -1,13 +1,14 @@
-"""Terms of log H: what proofs take apart of a family's linear form.
+"""Terms of log H, into which proofs decompose a family's linear form.
 
-The log H of a linear form is a sum of terms, each of the size n of a block and of few of its totals
-T, and each **convex** in (n, T).  So over a convex region of statistics a term lies below every
-plane that lies above it at the region's corners.  A family that lists the `terms` of its form can
-have its partitions proved to be best; see `dpsearch.exact.statistic_pricing`.
+The log H of a linear form is a sum of terms, each a **convex** function of the size n of a block
+and a few of its totals T.  So over a convex region of statistics a term is below every plane that
+is above it at the region's corners.  If a family lists the `terms` of its form, its partitions can
+be proved optimal; see `dpsearch.exact.statistic_pricing`.
 
 `upper` is a term rounded up.  An error of a few units in the last place in each operation changes
-it by at most a few units of 2⁻⁵² times its magnitude: the absolute values of what is added up, and
-for an argument that is itself a difference, such as Q − S²/κ, of its parts times the slope there.
+it by at most a few units of 2⁻⁵² times its magnitude: the sum of the absolute values of what is
+added up and, for an argument that is itself a difference such as Q − S²/κ, of its parts times the
+slope there.
 """
 
 from __future__ import annotations
@@ -48,33 +49,33 @@ class Term(NamedTuple):
     weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
     squares: bool = False
     counted: bool = False
-    begins: Ints | None = None  # if given, totals from each of these on are added up
+    begins: Ints | None = None  # if given, the first totals of groups that are added up
     exactly: Callable[..., Any] | None = None
 
     def of(self, totals: Matrix) -> Matrix:
-        """Return its own totals of those of the linear form, or of its features."""
+        """Return the totals of this term, given the linear form's totals or features."""
         own = totals[:, self.totals]
         return own if self.begins is None else np.add.reduceat(own, self.begins, axis=1)
 
     def moved(self, begin: int) -> Term:
-        """Return the term in a form whose totals begin `begin` places later."""
+        """Return the term in a form in which its totals begin `begin` places later."""
         return self._replace(totals=self.totals + begin)
 
     def exactly_counted(self) -> Callable[..., Any] | None:
-        """Return `exactly` for a column that rows may lack: the first total is the size."""
+        """Return `exactly` for a column with gaps, whose first total replaces the size."""
         own = self.exactly
         return None if own is None else lambda real, n, count, *totals: own(real, count, *totals)
 
 
 def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
-    """Return values plus what rounding may have taken from them; ∞ where they are not numbers."""
+    """Return values plus a bound on their rounding errors; ∞ where they are not finite."""
     with np.errstate(invalid="ignore"):
         out = value + _ROUNDING * (1.0 + np.abs(value) + sum(magnitudes))
     return np.where(np.isfinite(out), out, np.inf)
 
 
 def each_run(function: Callable[[Vector], Vector], sizes: Vector) -> Vector:
-    """Return a function of sizes, computed once for each run of equal ones."""
+    """Return a function of sizes, evaluated once for each run of equal sizes."""
     begins = np.concatenate([[0], np.flatnonzero(np.diff(sizes)) + 1])[: len(sizes)]
     return np.repeat(function(sizes[begins]), np.diff(np.append(begins, len(sizes))))
 
@@ -82,8 +83,8 @@ def each_run(function: Callable[[Vector], Vector], sizes: Vector) -> Vector:
 def group_terms(totals_of: Any) -> tuple[Term, ...]:
     """Return terms for groups of levels.
 
-    A Dirichlet is a tree of betas: the levels of a group are halved again and again, each time with
-    a term B(a + s, b + t)/B(a, b) of the totals of both halves.
+    A Dirichlet distribution is a tree of beta distributions: the levels of a group are halved
+    repeatedly, each time with a term B(a + s, b + t)/B(a, b) of the totals of both halves.
     """
     levels, concentrations = totals_of
     begins = np.cumsum(levels) - levels
@@ -121,9 +122,9 @@ def log_beta_ratio(real: Any, a: Any, b: Any, s: Any, t: Any) -> Any:
 
 
 def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
-    """Return a function of a size and totals, and its gradient, of a column that rows may lack.
+    """Return a function of size and totals, and its gradient, for a column with gaps.
 
-    The first of the totals is then what was the size.
+    The first of the totals then replaces the size.
     """
 
     def by_totals(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
@@ -134,7 +135,7 @@ def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
 
 
 def counted_term(term: Term) -> Term:
-    """Return a term of a column that rows may lack."""
+    """Return a term for a column with gaps."""
     at, functions = np.concatenate([[0], term.totals + 1]), of_counted(term.upper, term.weights)
     begins = None if term.begins is None else np.concatenate([[0], term.begins + 1])
     return Term(at, term.n_values, *functions, term.squares, True, begins, term.exactly_counted())

@@ -1,9 +1,9 @@
-"""Angles, hours of the day, months: von Mises' distribution in every column, by nodes.
+"""Circular values, such as angles, hours of the day and months: von Mises' distribution on nodes.
 
     x | μ, κ ~ VonMises(μ, κ),    log p = κ cos(x − μ) − log 2π I₀(κ)
 
-(Mardia & Jupp 2000, "Directional Statistics", 3.5.4) of the angle 2πx/p, where p is the period.
-Nodes are a lattice of angles, all around, and of widths κ^(−½).
+(Mardia & Jupp 2000, "Directional Statistics", 3.5.4) in every column, for the angle 2πx/p, where p
+is the period.  Nodes are a lattice of angles around the circle and of widths κ^(−½).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dpsearch.families.located import Located
 from dpsearch.families.restored import skipped
 from dpsearch.tables.names import words_of
 
-# What the words of a name say of a full turn; None for 2π or 360 by the range.
-_FULL_TURN = (
+# The periods that words of a column's name suggest; None for 2π or 360, by the range.
+_PERIODS = (
     (re.compile(r"hour|(^| )hr$"), 24.0),
     (re.compile(r"month"), 12.0),
     (re.compile(r"week ?day|day ?of ?week|(^| )dow$"), 7.0),
@@ -36,7 +36,7 @@ _FULL_TURN = (
     (re.compile(r"angle|direction|phase"), None),
     (re.compile(r"bearing|heading|azimuth|(^| )dir$"), 360.0),
 )
-_UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of angles all around
+_UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of uniform angles
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,16 @@ class VonMises(Located):
             return period, 0.0
         if low >= -0.5 * period and high <= 0.5 * period:
             return period, -0.5 * period
-        return period, float(low + high - period) / 2.0  # as months from 1 to 12
+        return period, float(low + high - period) / 2.0  # for example months from 1 to 12
 
     def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
-        """Width κ^(−½) by the mean resultant length within clusters (Mardia & Jupp, 5.3.9)."""
+        """Return κ^(−½) from the mean resultant length within clusters (Mardia & Jupp, 5.3.9)."""
         if labels is None:
             whole = np.zeros(len(Y), np.int64)
             return np.asarray(math.sqrt(WITHIN) * np.minimum(self._spread(Y, whole), _UNIFORM))
         counts, cosines = sums_of(np.cos(Y), labels)
         sines = sums_of(np.sin(Y), labels).sums
-        squares = np.maximum(cosines**2 + sines**2 - counts, 0.0)  # n²R² less what chance adds
+        squares = np.maximum(cosines**2 + sines**2 - counts, 0.0)  # n²R² without its bias
         pairs = np.maximum(counts * (counts - 1.0), 1.0)
         share = np.sqrt(
             (squares / pairs * counts).sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
@@ -160,7 +160,7 @@ class VonMises(Located):
 
 
 def _values(angles: Any, theta: Matrix) -> Vector:
-    """Return angles as values of the turn that nodes say."""
+    """Return angles as values of the nodes' period, from the value where it begins."""
     period, begin = theta[:, 2], theta[:, 3] if theta.shape[1] > 3 else 0.0
     return np.asarray(begin + np.remainder(angles * period / (2.0 * np.pi) - begin, period))
 
@@ -172,15 +172,15 @@ def _resultant(theta: Matrix, weights: Vector) -> complex:
 
 
 def named_period(name: str, low: float, high: float) -> float | None:
-    """Return after which values begin again, if their column's name and range say that they do."""
+    """Return the period that a column's name and range suggest; None if they suggest none."""
     words = words_of(name).lower()
-    turns = [turn for pattern, turn in _FULL_TURN if pattern.search(words)]
-    periods = ([2.0 * math.pi, 360.0] if turns[0] is None else turns[:1]) if turns else []
+    periods = [period for pattern, period in _PERIODS if pattern.search(words)]
+    periods = [2.0 * math.pi, 360.0] if periods[:1] == [None] else periods[:1]
     return next((p for p in periods if p is not None and -0.5 * p <= low and high <= p), None)
 
 
 def _known_period(X: Any, d: int, name: str) -> float:
-    """Return the period by the name or the range of column d; raise if they do not say it."""
+    """Return the period by the name or the range of column d; raise if neither suggests one."""
     x = X[~np.isnan(X[:, d]), d]
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
     found = named_period(name, low, high)

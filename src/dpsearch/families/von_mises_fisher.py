@@ -1,4 +1,4 @@
-"""Directions, rows of length 1, under a von Mises–Fisher distribution: embeddings, tf-idf rows.
+"""Rows of length 1, such as embeddings and tf-idf rows, under a von Mises–Fisher distribution.
 
     p(x | m, κ) = C(κ) exp(κ⟨m, x⟩),   m | κ ~ vMF(m₀, c₀κ),   log κ uniform between two bounds
 
@@ -9,9 +9,10 @@ L = log C(0)/C(κ), which `_bessel` computes, and R = ‖c₀m₀ + Σx‖ of n 
     log H = n log C(0) + log ∫ exp(−n L(κ) + L(κR) − L(κc₀)) d log κ + constant
     posterior   κ as in this integral,   m | κ ~ vMF(c₀m₀ + Σx, κR)
 
-The integral is a sum over nodes that are even in log κ.  The Fisher information of log κ is at most
-D/2 of each point, so that n points know log κ to no less than √(2/Dn).  The nodes that
-count are closer the more points there are: see `_concentration.py`.
+The integral is a sum over nodes that are equally spaced in log κ.  The Fisher information of log κ
+is at most D/2 for each point, so the standard deviation of log κ given n points is at least
+√(2/Dn).  The more points there are, the closer are the nodes that are used: see
+`_concentration.py`.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ from dpsearch.families.functions import Functions
 from dpsearch.families.learning import STRENGTHS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm, namespace
 
-_TOLERANCE = 1e-3  # of lengths: numbers may have been rounded to few digits
+_TOLERANCE = 1e-3  # of lengths, since numbers may have been rounded to few digits
 _STEP, _LONGEST_STEP = 1.2, 0.05  # between nodes: in standard deviations of log κ, and at most
-_WIDE, _INFORMED = 64, 800.0  # columns, and those of all points, from which log κ is nearly normal
-_MOST_NODES, _MOST_WIDE = 16384, 1024  # and where many columns make it so
-_USUAL = (0.1, 50.0)  # concentrations by column
-_BEYOND = 2.0  # by what factor concentrations may lie beyond those of the clusters there are
-_TAIL = 0.02  # share of the rows whose clusters' concentrations do not count
+# With this many columns, and columns times points, the posterior of log κ is nearly normal.
+_WIDE, _INFORMED = 64, 800.0
+_MOST_NODES, _MOST_WIDE = 16384, 1024  # the second with that many columns
+_USUAL = (0.1, 50.0)  # the usual concentrations, divided by the number of columns
+_BEYOND = 2.0  # the factor between the bounds of κ and the concentrations of present clusters
+_TAIL = 0.02  # the share of rows whose clusters' concentrations are ignored as extreme
 
 
 def lengths_of(X: Any) -> Vector:
@@ -53,7 +55,7 @@ def lengths_of(X: Any) -> Vector:
 
 
 def are_directions(X: Any) -> bool:
-    """Whether all rows have the length 1, but for rounding."""
+    """Whether all rows have length 1 up to rounding."""
     return bool(X.shape[1] > 1 and (np.abs(lengths_of(X) - 1.0) <= _TOLERANCE).all())
 
 
@@ -141,7 +143,7 @@ class VonMisesFisher(Family):
         strength, last = float(np.linalg.norm(prior)), len(nodes) - 1
         starts = np.full(len(nodes), -math.log(max(last, 1)))
         if last:
-            starts[[0, last]] -= math.log(2.0)  # half an interval each
+            starts[[0, last]] -= math.log(2.0)  # since these have half an interval each
         of_prior = log_mean_exps(nu, expansion(nu), strength * nodes)
         return layout.make_params(
             PARAMS,
@@ -198,7 +200,7 @@ class VonMisesFisher(Family):
         return np.full(X.shape[0], largest[0] - below)
 
     def linear(self, n_features: int) -> LinearForm:
-        """Of the directions themselves."""
+        """Return the linear form, whose features are the directions themselves."""
         params, prior = self.parameters(n_features, None), self._prior(n_features)
 
         def features(X: Any) -> Any:
@@ -230,11 +232,11 @@ class VonMisesFisher(Family):
         return Restated(other.linear(n_features).rows(np.array([fields.n]), totals[None])[0])
 
     def _posterior(self, row: Vector, n_features: int) -> tuple[Vector, Vector, float, Vector]:
-        """Return the nodes that count, their weights, R and the mean direction."""
+        """Return the nodes that matter, their weights, R and the mean direction."""
         fields = layout.read(ROW, row, n_features)
         length = float(np.linalg.norm(fields.sums))
         at, weights = shares(self.parameters(n_features, None), fields.n, length)
-        direction = fields.sums / length if length > 0.0 else np.eye(n_features)[0]  # or any other
+        direction = fields.sums / length if length > 0.0 else np.eye(n_features)[0]  # arbitrary
         return self._nodes(n_features)[at], weights, length, direction
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
@@ -246,7 +248,7 @@ class VonMisesFisher(Family):
         }
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        """Each column by itself, approximately: normal with the variance of a typical cluster.
+        """Return columns as approximately normal, with the variance of a typical cluster.
 
         A coordinate of x has the mean r(κ) m_d, and in many dimensions nearly a normal distribution
         of variance v = (1 − r²)/(D − 1); of a uniform direction m_d has the variance 1/D.  κ is
@@ -303,7 +305,7 @@ class VonMisesFisher(Family):
             own = concentration_of(sizes[several], lengths[several], n_features)
             low, high = _quantiles(own, sizes[several], (_TAIL, 1.0 - _TAIL))
             found = type(self)((low / _BEYOND, high * _BEYOND))
-        towards = totals.sum(axis=0)  # of all rows, whatever the partition
+        towards = totals.sum(axis=0)  # of all rows, for any partition
         if not np.linalg.norm(towards) > 0.0:
             return found
         direction = tuple((towards / np.linalg.norm(towards)).tolist())
@@ -333,12 +335,12 @@ class VonMisesFisher(Family):
 
 @functools.lru_cache(maxsize=8)
 def _nodes(low: float, high: float, n_features: int) -> tuple[Vector, ...]:
-    """Return nodes κ_g, L and L′ there, strides and up to how many points each of them is for.
+    """Return nodes κ_g, L and L′ there, strides, and the most points for each stride.
 
     Strides are 1, 2, 3, 4, 6, 8, 12, …, and the last is for any number of points.
     """
     whole, nu = math.log(high / low), 0.5 * n_features - 1.0
-    information = 0.5 * n_features  # at most, of log κ in a point
+    information = 0.5 * n_features  # an upper bound on that of log κ in one point
     count = 2 * math.ceil(0.5 * whole / min(_STEP / math.sqrt(information), _LONGEST_STEP))
     strides, most = [1.0], _MOST_NODES if n_features < _WIDE else _MOST_WIDE
     while 0 < count * strides[-1] < most // 2:

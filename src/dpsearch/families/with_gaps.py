@@ -1,11 +1,11 @@
 """Missing values, skipped exactly, in any family with columns independent given the cluster.
 
-The marginal over what was observed is the product over columns of the family's marginal of the
-values that the column has: each column is a part with its own count (`_parts.py`).
+The marginal of the observed values is the product over columns of the family's marginal of the
+column's values: each column is a part with its own count (`_parts.py`).
 
-Families take this form by themselves when data have gaps.  It is slower than the plain one, which
-shares a count and its logarithms among columns; a family may have a faster form of its own and give
-it as `form_with_gaps` (as `DiagonalGaussian` does).
+Families take this form automatically if data have gaps.  It is slower than the plain one, which
+shares a count and its logarithms between columns.  A family may have a faster form of its own as
+`form_with_gaps`, such as `DiagonalGaussian`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class WithGaps(Composite):
         self.family.parameters(n_features, np.zeros((1, n_features)))  # for its checks
         return super().parameters(n_features, X)
 
-    # Which the parameters do not change.
+    # These do not depend on `parameters`, which would drop them.
     log_ceiling = Composite.log_ceiling
     linear = Composite.linear
     restated = Composite.restated
@@ -110,32 +110,32 @@ class WithGaps(Composite):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Any:
-        plain = cls(read(fields.get("family"))).family  # checked
-        return plain.with_gaps()  # in the form of its own if there is one
+        plain = cls(read(fields.get("family"))).family  # after the checks
+        return plain.with_gaps()  # in the family's own form if it has one
 
     @classmethod
     def examples(cls) -> list[Example]:
-        return []  # those of the families, with gaps
+        return []  # the families have examples with gaps
 
 
 Family.form_with_gaps = WithGaps
 
 
 class WithOwnRows(WithGaps):
-    """`WithGaps` of a family that has a form of its own: its functions, and rows without parts.
+    """`WithGaps` of a family with its own functions for gaps, whose rows have no parts.
 
-    A subclass also says how its rows come apart by column (`_rows`).
+    A subclass also defines how a row is split by column (`_rows`).
     """
 
     variant = Family.variant
-    relocated = Family.relocated  # with no addresses in the parameters
+    relocated = Family.relocated  # since the parameters have no addresses
     width = Family.width
     bound_width = Family.bound_width
     counts_in_row = Family.counts_in_row
 
 
 def filled(X: Any) -> Matrix:
-    """Return X with gaps closed by values that their columns have, or 0 if they have none."""
+    """Return X with each gap filled by the first value of its column, or 0 if there is none."""
     missing = np.isnan(X)
     if not missing.any():
         return X  # type: ignore[no-any-return]
@@ -144,7 +144,7 @@ def filled(X: Any) -> Matrix:
 
 
 def _joined(values: list[Any]) -> Any:
-    """The columns' values as one vector, or one list."""
+    """Return the columns' values as one vector or one list."""
     if isinstance(values[0], list):
         return [value for column in values for value in column]
     return np.concatenate(values)

@@ -1,4 +1,4 @@
-"""Tables in batches: an iterator's are written to disk, a function's are made anew in each pass."""
+"""Batches of rows: those of an iterator are written to disk, those of a function made again."""
 
 from __future__ import annotations
 

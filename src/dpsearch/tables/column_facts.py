@@ -108,7 +108,7 @@ class ColumnFacts:
         return tuple(sorted(map(str, raw.uniques))) if texts else raw.uniques
 
     def read(self, read: cells.Reader, what: str) -> Vector:
-        """Return the texts as numbers, and add an example and what is lost to the notes."""
+        """Return the texts as numbers; the notes get an example, and the number of unread texts."""
         texts, values = self.texts, self.raw.map(read)
         known = ~np.isnan(values)
         other = np.flatnonzero(~known & ~np.isnan(self.raw.values))

@@ -1,8 +1,8 @@
-"""What families share that are another family of something made of the rows.
+"""Families of transformed rows: the base of `Johnson` and `Derived`.
 
-`Johnson` is a Gaussian of bent columns, `Derived` any family of the columns that others follow
-from.  A subclass says what is seen of the rows, and the way back; functions and rows of statistics
-are those of the family inside.
+`Johnson` is a Gaussian of columns transformed by curves, `Derived` any family of the columns that
+determine the others.  A subclass defines the transformation and its inverse; functions and rows of
+statistics are those of the inner family.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm
 
 
-class Around(Family):
-    """A family of what is seen of the rows, which the field `family` describes."""
+class Transformed(Family):
+    """A family of rows that are transformed first; the field `family` is that of the result."""
 
     family: Any
 
-    functions: ClassVar[Functions] = FullGaussian.functions  # or what `variant` says
+    functions: ClassVar[Functions] = FullGaussian.functions  # `variant` has those of `family`
 
     @abstractmethod
-    def seen(self, X: Any) -> Any:
-        """Return what the family inside sees of the rows."""
+    def forward(self, X: Any) -> Any:
+        """Return the transformed rows."""
 
     @abstractmethod
-    def back(self, Z: Any) -> Matrix:
-        """Return rows of which this is seen."""
+    def inverse(self, Z: Any) -> Matrix:
+        """Return the rows whose transforms these are."""
 
-    def n_seen(self, n_features: int) -> int:
-        """Return how many columns the family inside sees."""
+    def n_inner(self, n_features: int) -> int:
+        """Return the number of transformed columns."""
         return n_features
 
-    def log_slopes(self, X: Any) -> Vector:
-        """Return the log Jacobian of what is seen of each row."""
+    def log_jacobian(self, X: Any) -> Vector:
+        """Return the log Jacobian of the transformation for each row."""
         return np.zeros(X.shape[0])
 
     def _with(self, inner: Family) -> Self:
         return self if inner is self.family else self.with_parameters(family=inner)
 
     def learned(self, X: Any, labels: Ints) -> Self:
-        return self._with(self.family.learned(self.seen(X), labels))
+        return self._with(self.family.learned(self.forward(X), labels))
 
     def simpler(self, X: Any) -> Simpler | None:
-        found = self.family.simpler(self.seen(X))
+        found = self.family.simpler(self.forward(X))
         return found and Simpler(X, self._with(found.family), found.replaces)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -76,58 +76,60 @@ class Around(Family):
         return self.family.row_layout()
 
     def width(self, n_features: int) -> int:
-        return int(self.family.width(self.n_seen(n_features)))
+        return int(self.family.width(self.n_inner(n_features)))
 
     def bound_width(self, n_features: int) -> int:
-        return int(self.family.bound_width(self.n_seen(n_features)))
+        return int(self.family.bound_width(self.n_inner(n_features)))
 
     def counts_in_row(self, n_features: int) -> Any:
-        return self.family.counts_in_row(self.n_seen(n_features))
+        return self.family.counts_in_row(self.n_inner(n_features))
 
     def relocated(self, params: Vector, n_features: int) -> Vector:
-        return np.asarray(self.family.relocated(params, self.n_seen(n_features)))
+        return np.asarray(self.family.relocated(params, self.n_inner(n_features)))
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        return np.asarray(self.family.parameters(self.n_seen(n_features), self.seen(X)))
+        return np.asarray(self.family.parameters(self.n_inner(n_features), self.forward(X)))
 
     def resolve(self, X: Any) -> Self:
-        return self._with(self.family.resolve(self.seen(X)))
+        return self._with(self.family.resolve(self.forward(X)))
 
     def check(self, X: Any) -> None:
-        self.family.check(self.seen(X))
+        self.family.check(self.forward(X))
 
     def encode(self, X: Any) -> Any:
-        return self.family.encode(self.seen(X))
+        return self.family.encode(self.forward(X))
 
     def log_base(self, X: Any) -> Vector:
-        return np.asarray(self.family.log_base(self.seen(X)) + self.log_slopes(X))
+        return np.asarray(self.family.log_base(self.forward(X)) + self.log_jacobian(X))
 
     def log_ceiling(self, X: Any) -> Vector | None:
-        return self.family.log_ceiling(self.seen(X))  # type: ignore[no-any-return]
+        return self.family.log_ceiling(self.forward(X))  # type: ignore[no-any-return]
 
     def with_gaps(self) -> Self:
         return self._with(self.family.with_gaps())
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.family.row_with_gaps(row, self.n_seen(n_features)))
+        return np.asarray(self.family.row_with_gaps(row, self.n_inner(n_features)))
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
-        found = self.family.draws(row, self.n_seen(n_features))
-        return found and PredictiveDraws(lambda size, rng: self.back(found.sample(size, rng)))
+        found = self.family.draws(row, self.n_inner(n_features))
+        return found and PredictiveDraws(lambda size, rng: self.inverse(found.sample(size, rng)))
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps | None:
-        found = self.family.gaps(rows, self.n_seen(n_features))
+        found = self.family.gaps(rows, self.n_inner(n_features))
         if found is None:
             return None
 
         def fill(X: Any, weights: Matrix) -> Matrix:
-            return np.where(np.isnan(X), self.back(found.fill(self.seen(X), weights)), X)
+            return np.where(np.isnan(X), self.inverse(found.fill(self.forward(X), weights)), X)
 
-        return Gaps(lambda X: found.log_densities(self.seen(X)) + self.log_slopes(X)[:, None], fill)
+        return Gaps(
+            lambda X: found.log_densities(self.forward(X)) + self.log_jacobian(X)[:, None], fill
+        )
 
     def linear(self, n_features: int) -> LinearForm | None:
-        form: LinearForm | None = self.family.linear(self.n_seen(n_features))
-        return form and replace(form, features=lambda X: form.features(self.seen(X)))
+        form: LinearForm | None = self.family.linear(self.n_inner(n_features))
+        return form and replace(form, features=lambda X: form.features(self.forward(X)))
 
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
-        return self.family.restated(row, self.n_seen(n_features), other.family)  # type: ignore[no-any-return]
+        return self.family.restated(row, self.n_inner(n_features), other.family)  # type: ignore[no-any-return]
