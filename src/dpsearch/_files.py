@@ -150,7 +150,7 @@ def _staged(path: Path, place: Path, known: frozenset[str]) -> Iterator[Path]:
         # If a run was killed just after the exchange, move the files that it had not moved.
         sweep(place.parent, _prefix(place), lambda old: _keep_others(old, place, known))
         sweep(place, _prefix(place))
-        where = place.parent if _movable(place) else place
+        where = place.parent if _replaceable(place) else place
     with contextlib.ExitStack() as stack:
         with naming(path):
             temporary = stack.enter_context(scratch(where, _prefix(place), folder=True))
@@ -163,7 +163,7 @@ def _prefix(place: Path) -> str:
     return f".{place.name}.dpsearch."
 
 
-def _movable(place: Path) -> bool:
+def _replaceable(place: Path) -> bool:
     """Whether another folder can replace it: not a mount point, nor the current folder."""
     parent = place.parent
     effective = os.access in os.supports_effective_ids

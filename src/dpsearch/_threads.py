@@ -43,7 +43,7 @@ class _Pool(ThreadPoolExecutor):
     """A pool that is replaced after Ctrl-C, which may leave one of its locks taken for ever."""
 
     def submit(self, *work: Any, **options: Any) -> Future[Any]:
-        with _given_up_if_interrupted():
+        with _replaced_if_interrupted():
             return super().submit(*work, **options)
 
     def map(self, *work: Any, **options: Any) -> Iterator[Any]:
@@ -51,12 +51,12 @@ class _Pool(ThreadPoolExecutor):
 
 
 def _results(found: Iterator[T]) -> Iterator[T]:
-    with _given_up_if_interrupted():
+    with _replaced_if_interrupted():
         yield from found
 
 
 @contextmanager
-def _given_up_if_interrupted() -> Iterator[None]:
+def _replaced_if_interrupted() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -101,7 +101,7 @@ def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
 
     futures: list[Future[list[T]]] = []
     try:
-        with _given_up_if_interrupted():
+        with _replaced_if_interrupted():
             futures += (pool(n_threads).submit(share, i) for i in range(1, n_shares))
             return share(0) + [one for future in futures for one in future.result()]
     finally:
@@ -138,7 +138,7 @@ def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generato
             return
         futures: list[Future[T]] = []
         try:
-            with _given_up_if_interrupted():
+            with _replaced_if_interrupted():
                 futures += (pool(n_threads).submit(work, one) for one in items)
                 for future in futures:
                     yield future.result()

@@ -105,7 +105,7 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool) -> tuple[Any, boo
             raise DataError(_MISSING, row=i, column=name_column(names, j))
         array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
-        missing = np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
+        missing = np.frompyfunc(_is_missing, 1, 1)(array).astype(bool)
         array = np.where(missing, np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would convert dates and texts to numbers
         raise _not_a_number(array, names)
@@ -182,7 +182,7 @@ def _check_form(X: Any) -> None:
         )
 
 
-def _says_missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     """Whether an object is None, NaN or pandas's NA or NaT."""
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
@@ -198,7 +198,7 @@ def _not_a_number(array: Any, names: list[str] | None) -> Exception:
             what = "X at {place} is"
             if isinstance(error, OverflowError):
                 return DataError(f"{what} too large for a number in double precision", **place)
-            if _says_missing(value):
+            if _is_missing(value):
                 return DataError(_MISSING, **place)
             if isinstance(value, str):
                 return DataError(f"{what} {str(value)!r}, not a number", **place)

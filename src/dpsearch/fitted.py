@@ -76,11 +76,11 @@ class FittedState(NamedTuple):
         seen = slice(None) if self.weights is None else self.weights > 0
         schema = None if self.schema is None else self.schema.for_choice
         inside = completed_table(table.rows(seen), schema, self.mixture.prior)
-        found = self.beside_unseen(inside, table)
+        found = self.with_unseen(inside, table)
         known = found is not None and self.labels_of(CheckedTable(found)) is not None
         return found if known else None
 
-    def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
+    def with_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
         """Return completed rows together with rows of weight 0, whose gaps are imputed.
 
         Rows of the fit without any value have weight 0, too.

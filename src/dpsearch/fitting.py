@@ -146,7 +146,7 @@ def _fit_weighted(
         labels[unseen] = state.mixture.memberships(others).components
     found = replace(state.clustering, labels=labels, weights=times)
     state = state._replace(clustering=found, weights=times)
-    return state._replace(completed=state.beside_unseen(state.completed, table))
+    return state._replace(completed=state.with_unseen(state.completed, table))
 
 
 def _fit_rows(
@@ -172,15 +172,15 @@ def _fit_rows(
     now = current()
     now.has_result = choice.labels is not None
     with now.during("searching", 0.5):
-        found = first_partition(problem, options, _placing(options.order, order), choice)
+        found = first_partition(problem, options, _order_of_sorted(options.order, order), choice)
     now.has_result = True
     if options.refinement.wanted and problem.prior.product_form:
         with now.during("refining", 0.8):
             found = _refined(problem, found, options)
             if problem.n_items < problem.n_points <= _MANY_ROWS:
                 found = _or_from_copies(problem, rows, found, options)
-    found = replace(found, labels=_put_back(found.labels, order))
-    completed = None if choice.completed is None else _put_back(choice.completed, order)
+    found = replace(found, labels=_unsorted(found.labels, order))
+    completed = None if choice.completed is None else _unsorted(choice.completed, order)
     certificate = None
     if options.certify_seconds is not None:
         rows = table if completed is None else CheckedTable(completed)
@@ -248,7 +248,7 @@ def _check(table: CheckedTable, family: Family, problem: Problem) -> None:
         problem.model.items(table)
 
 
-def _placing(order: Any, rows: Ints) -> Any:
+def _order_of_sorted(order: Any, rows: Ints) -> Any:
     """Return an order of placing for rows that were sorted, from one given for unsorted rows."""
     if isinstance(order, str) and order != "given":
         return order
@@ -256,7 +256,7 @@ def _placing(order: Any, rows: Ints) -> Any:
     return places if isinstance(order, str) else places[as_permutation(order, len(rows))]
 
 
-def _put_back(values: Any, order: Ints) -> Any:
+def _unsorted(values: Any, order: Ints) -> Any:
     """Return the values of rows that were sorted in the order of the rows as given."""
     out = np.empty_like(values)
     out[order] = values

@@ -135,7 +135,7 @@ def test_a_level_that_halves_agree_little_about_has_advice(level, agreement, adv
     family = families.Gaussian(0.0, 1e4, 0.3)
     model = DPMixture(family, 1.0, level="components", refine=False).fit(X)
     levels = model.state_.levels
-    assert (levels.n_apart, model.n_components_ > 3) == (3, True)
+    assert (levels.n_if_merged, model.n_components_ > 3) == (3, True)
     known = replace(levels, merges=False, agreement=np.full(model.n_components_, agreement))
     model = DPMixture.from_state(model.state_._replace(levels=known), level=level)
     said = advice(model, Path("a folder"))

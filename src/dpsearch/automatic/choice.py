@@ -165,12 +165,12 @@ def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
     completed = choice.completed
     if completed is not None or (table.gaps and not choice.family.skips(table)):
         inside = table.rows(~far).matrix if completed is None else completed
-        completed = _completed_beside(inside, table.matrix, far)
+        completed = _with_completed_far_rows(inside, table.matrix, far)
     reason = f"{choice.reason}; {words} took no part in the choice"
     return Choice(choice.family, reason, labels, completed=completed)
 
 
-def _completed_beside(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
+def _with_completed_far_rows(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
     """Return completed rows together with the far ones, whose gaps are filled by medians."""
     out = np.empty_like(matrix)
     out[~far] = inside
@@ -216,10 +216,10 @@ def _chosen(
 def _relations(table: CheckedTable, schema: Schema | None) -> Derived | None:
     """Return which columns of numbers and counts are exact functions of others, if any are."""
     columns = [] if table.shape[1] > WIDE else _number_columns(table, schema, ("real", "count"))
-    rows = table.matrix[~np.isnan(table.matrix[:, columns]).any(axis=1)] if columns else []
-    if not columns or not rows_suffice(len(rows), len(columns)):
+    if not columns:
         return None
-    return Derived.among(rows, columns)
+    rows = table.matrix[~np.isnan(table.matrix[:, columns]).any(axis=1)]
+    return Derived.among(rows, columns) if rows_suffice(len(rows), len(columns)) else None
 
 
 def _chosen_without_derived(
@@ -235,14 +235,14 @@ def _chosen_without_derived(
     names = [f"column {j}" if table.names is None else str(table.names[j]) for j in range(width)]
     observed = table.matrix[:, kept]
     integers = ((observed == np.floor(observed)) | np.isnan(observed)).all(axis=0)
-    matrix = relations.seen(table.matrix)
+    matrix = relations.forward(table.matrix)
     own = CheckedTable(np.where(integers, np.rint(matrix), matrix), tuple(names[j] for j in kept))
     if schema is not None:
         schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
     choice = _chosen(own, "auto", prior, schema, may_complete, may_try=True)
     completed = own.matrix if choice.completed is None else choice.completed
     if table.gaps and not np.isnan(completed).any():
-        completed = np.where(np.isnan(table.matrix), relations.back(completed), table.matrix)
+        completed = np.where(np.isnan(table.matrix), relations.inverse(completed), table.matrix)
     else:
         completed = None
     return choice._replace(
@@ -396,7 +396,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     columns, (far, others) = _number_columns(table, schema), _far_rows(table, schema)
     if far.any():
         inside = completed_table(others, schema, prior)
-        return None if inside is None else _completed_beside(inside, table.matrix, far)
+        return None if inside is None else _with_completed_far_rows(inside, table.matrix, far)
     matrix = table.matrix
     own = matrix[:, columns]
     n_rows, width = len(own), int(varies(own).sum())

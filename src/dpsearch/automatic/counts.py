@@ -75,7 +75,7 @@ class Counted(NamedTuple):
 
 def counted(table: CheckedTable) -> Counted | None:
     """Return the `wide_counts` of a table, computed once."""
-    return table.once("wide counts", lambda: wide_counts(table.matrix))
+    return table.cached("wide counts", lambda: wide_counts(table.matrix))
 
 
 def wide_counts(X: Any) -> Counted | None:

@@ -30,11 +30,11 @@ _FEW_ENTRIES = 0.1  # the largest share of values other than 0 in rows of words
 
 def guess(table: CheckedTable) -> tuple[type[Family], str]:
     """Return the class of a family for a table, and the reason in words."""
-    return table.once("guess", lambda: _guess(table))
+    return table.cached("guess", lambda: _guess(table))
 
 
 def of_length_1(table: CheckedTable) -> bool:
-    return table.once("directions", lambda: are_directions(table.matrix))
+    return table.cached("directions", lambda: are_directions(table.matrix))
 
 
 def _guess(table: CheckedTable) -> tuple[type[Family], str]:

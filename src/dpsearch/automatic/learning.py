@@ -254,12 +254,12 @@ def learning_sample(table: CheckedTable, n_first: int | None = None) -> CheckedT
     """Return the rows of a table that take part, all of them among the first `n_first` if given."""
     n_rows = table.shape[0]
     rows = learning_rows(n_rows if n_first is None else n_first)
-    return table if len(rows) == n_rows else table.once(len(rows), lambda: table.rows(rows))
+    return table if len(rows) == n_rows else table.cached(len(rows), lambda: table.rows(rows))
 
 
 def compiled(table: CheckedTable, family: Family, prior: Prior) -> Problem:
     """Return the problem of a table under a family; compiled ones are kept while there is room."""
-    known: dict[Any, Problem] = table.once("problems", dict)
+    known: dict[Any, Problem] = table.cached("problems", dict)
     found = known.get((family, prior))
     if found is None:
         others = list(known.values())  # a copy, since another thread may add to them

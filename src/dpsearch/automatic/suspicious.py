@@ -53,7 +53,7 @@ def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
 
 
 def _far_places(table: CheckedTable, j: int) -> Any:
-    return table.once(("far", j), lambda: np.flatnonzero(far_values(table.matrix[:, j])))
+    return table.cached(("far", j), lambda: np.flatnonzero(far_values(table.matrix[:, j])))
 
 
 def codes_in_words(codes: Codes, schema: Schema | None, missing_codes: Any) -> str:

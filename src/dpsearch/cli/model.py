@@ -67,7 +67,7 @@ def known_columns(model: Any, gaps: bool = False) -> ModelColumns:
     if wanted is not None and len(set(wanted)) < len(wanted):
         wanted = None  # repeated names do not identify columns
     columns = () if schema is None else schema.columns
-    levels = {column.came_from for column in columns if column.kind == "category"}
+    levels = {column.origin_name for column in columns if column.kind == "category"}
     triage = getattr(model, "triage_", None) or ()
     file = tuple(entry.name for entry in triage)
     return ModelColumns(

@@ -71,7 +71,7 @@ class CountRows(NamedTuple):
 
     def forward(self, X: Any) -> Any:
         """Return x of each row."""
-        off, lengths = self._off(X)
+        off, lengths = self._deviations(X)
         return like(X, self.centre) + off / lengths
 
     def _shares(self, counts: Any, gaps: Any) -> Any:
@@ -82,7 +82,7 @@ class CountRows(NamedTuple):
         sums = xp.sum(xp.where(gaps, zero, counts), axis=1, keepdims=True) * xp.sum(expected)
         return counts * (like(counts, self.total) * known / xp.where(sums > 0.0, sums, 1.0 + zero))
 
-    def _off(self, X: Any) -> tuple[Any, Any]:
+    def _deviations(self, X: Any) -> tuple[Any, Any]:
         """Return the deviation ρ(x − m), and ρ."""
         xp, gaps = namespace(X), namespace(X).isnan(X)
         zero, one = like(X, 0.0), like(X, 1.0)
@@ -109,17 +109,19 @@ class CountRows(NamedTuple):
 
     def rows(self, x: Matrix, lengths: Any) -> Matrix:
         """Return rows of the table with the total `given_total`."""
-        return self._held(self._back(x, lengths) * (self.given_total / self.total))
+        return self._as_stored(self._back(x, lengths) * (self.given_total / self.total))
 
     def rows_like(self, x: Matrix, X: Matrix) -> Matrix:
         """Return rows of the table with the totals and ρ estimated from rows X with gaps."""
-        lengths = np.where(np.isnan(X).all(axis=1, keepdims=True), self.lengths(x), self._off(X)[1])
+        lengths = np.where(
+            np.isnan(X).all(axis=1, keepdims=True), self.lengths(x), self._deviations(X)[1]
+        )
         y = self._back(x, lengths)
         known = np.nansum(np.expm1(X) if self.logged else X, axis=1, keepdims=True)
         there = np.where(np.isnan(X), 0.0, y).sum(axis=1, keepdims=True)
         # Rows without any known count get `given_total`.
         known = np.where(there > _NOTHING, known, self.given_total)
-        return self._held(y * known / np.where(there > _NOTHING, there, self.total))
+        return self._as_stored(y * known / np.where(there > _NOTHING, there, self.total))
 
     def _back(self, x: Matrix, lengths: Any) -> Matrix:
         """Return y; squares of expected roots, which are too small, are scaled to the total T."""
@@ -128,7 +130,7 @@ class CountRows(NamedTuple):
             return np.asarray(x)
         return np.asarray(self.total * x**2 / np.maximum((x**2).sum(-1, keepdims=True), _NOTHING))
 
-    def _held(self, counts: Matrix) -> Matrix:
+    def _as_stored(self, counts: Matrix) -> Matrix:
         return np.log1p(counts) if self.logged else counts
 
 

@@ -88,7 +88,7 @@ class Composite(Family):
         heads = np.zeros((len(parts), len(AT)))
         tables: list[Vector] = []
         end = HEAD + heads.size
-        for members in _alike(parts):
+        for members in _sharing_parameters(parts):
             # Parts share the largest of their tables, whose sizes may depend on the data.
             share = X[: max(2, X.shape[0] * _LARGEST_TABLES // (X.size + 1))]
             part = max((parts[p] for p in members), key=lambda part: share[:, part.columns].sum())
@@ -225,7 +225,7 @@ def _starts(parts: Sequence[Part]) -> Ints:
     return np.cumsum([HEAD, *(part.width for part in parts)])
 
 
-def _alike(parts: Sequence[Part]) -> list[list[int]]:
+def _sharing_parameters(parts: Sequence[Part]) -> list[list[int]]:
     """Group the parts that have the same parameters, apart from the sizes of tables."""
     shapes = [(type(part.family), len(part.columns)) for part in parts]
     groups: dict[Any, list[int]] = {}

@@ -88,7 +88,7 @@ class Johnson(Transformed):
         """Return the values that have these z."""
         centre, bend = self._map(np.shape(Z)[-1])
         steps = np.clip(bend * Z, -_LARGEST, _LARGEST)
-        return np.asarray(np.where(bend > 0.0, centre + np.sinh(steps) / _some(bend), Z))
+        return np.asarray(np.where(bend > 0.0, centre + np.sinh(steps) / _nonzero(bend), Z))
 
     def log_jacobian(self, X: Any) -> Vector:
         centre, bend = self._map(X.shape[1])
@@ -149,7 +149,7 @@ class Johnson(Transformed):
         ]
 
 
-def _some(bend: Vector) -> Vector:
+def _nonzero(bend: Vector) -> Vector:
     return np.where(bend > 0.0, bend, 1.0)
 
 
@@ -161,7 +161,7 @@ def _transformed(X: Any, centre: Vector, bend: Vector) -> Any:
     size = xp.abs(u)
     # asinh, accurate also for small u
     steps = xp.sign(u) * xp.log1p(size + size * size / (1.0 + xp.sqrt(1.0 + size * size)))
-    return xp.where(like(X, bend) > 0.0, steps / like(X, _some(bend)), X)
+    return xp.where(like(X, bend) > 0.0, steps / like(X, _nonzero(bend)), X)
 
 
 def _fitted_curves(X: Any, labels: Ints) -> tuple[Any, Any]:

@@ -101,7 +101,7 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         if not len(block.fields):
             continue
         if columns is None:
-            columns, block = _begun(block, start, separator, reading)
+            columns, block = _first_columns(block, start, separator, reading)
             if not len(block.fields):
                 continue
         columns.add(block)
@@ -112,13 +112,15 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         raise DataError("a line of column names and no data")
 
 
-def _begun(block: Block, start: str, separator: str, reading: Reading) -> tuple[Columns, Block]:
+def _first_columns(
+    block: Block, start: str, separator: str, reading: Reading
+) -> tuple[Columns, Block]:
     """Return the columns, named by the first record if it has names, and the other records."""
     rows = first_rows(start, separator)
     titles = count_titles(rows, reading.decimal_comma) if reading.header is None else 0
     for _ in range(titles):
-        _, block = _divided(block, separator)
-    first, rest = _divided(block, separator)
+        _, block = _split_first(block, separator)
+    first, rest = _split_first(block, separator)
     header, note = _header(first, rows[titles + 1 :], reading)
     if titles:
         note = (
@@ -146,7 +148,7 @@ def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple
     return begins_with_names(first, below, reading.decimal_comma)
 
 
-def _divided(block: Block, separator: str) -> tuple[list[str], Block]:
+def _split_first(block: Block, separator: str) -> tuple[list[str], Block]:
     """Return the cells of the first record, and the other records."""
     stream = io.StringIO(block.text.decode(), newline="")
     first = next(csv.reader(stream, delimiter=separator))
@@ -190,7 +192,9 @@ class Columns:
         doubtful = numeric if self.decimal_comma else _more_nulls(casts, frame)
         if doubtful:
             frame = frame.with_columns(_stripped(pl.col(doubtful)))
-            plain = frame.select(_pointed(pl.col(doubtful)) if self.decimal_comma else doubtful)
+            plain = frame.select(
+                _with_decimal_point(pl.col(doubtful)) if self.decimal_comma else doubtful
+            )
             again = plain.select(pl.all().cast(pl.Float64, strict=False))
             casts = casts.with_columns(again.get_columns())
             self.texts |= {int(name) for name in _more_nulls(again, frame)}
@@ -309,7 +313,7 @@ def _stripped(cells: pl.Expr) -> pl.Expr:
     return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
 
 
-def _pointed(cells: pl.Expr) -> pl.Expr:
+def _with_decimal_point(cells: pl.Expr) -> pl.Expr:
     """Replace a decimal comma by a point, and remove separators of thousands."""
     plain = cells.str.replace_all(".", "", literal=True)
     plain = pl.when(cells.str.contains(_POINTS)).then(plain).otherwise(cells)

@@ -177,9 +177,9 @@ class Table:
             return
         places = {name: j for j, name in enumerate(names)}
         numbers = self.numbers or range(len(names))
-        self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
+        self.numbers = [numbers[places[column.origin_name]] for column in schema.columns]
         self.names, self.schema = schema.names, schema
-        dates = list(dict.fromkeys(column.came_from for column in schema.columns if column.part))
+        dates = list(dict.fromkeys(column.origin_name for column in schema.columns if column.part))
         self.dates = self.X[dates] if dates else None  # an array has no dates
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 

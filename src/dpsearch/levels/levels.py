@@ -95,14 +95,14 @@ class Levels:
         return self.tree.cut(height=height, min_size=options.min_size)
 
     @property
-    def n_apart(self) -> int:
+    def n_if_merged(self) -> int:
         """How many clusters remain if all components that overlap are merged."""
         return int(self.tree.cut().max()) + 1
 
     def advised(self, options: LevelOptions, n_clusters: int) -> int | None:
-        """Return `n_apart` if it is smaller and fits to halves agree little; else None."""
+        """Return `n_if_merged` if it is smaller and fits to halves agree little; else None."""
         little = options.level == AUTO and self.agreement[n_clusters - 1] < _LITTLE
-        return self.n_apart if little and self.n_apart < n_clusters else None
+        return self.n_if_merged if little and self.n_if_merged < n_clusters else None
 
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
         """Return in words what was found, and how it determined the clusters."""
@@ -118,8 +118,8 @@ class Levels:
             text = f"{components}; {self.finding}, so overlapping ones were merged: {clusters}"
         else:
             text = f"{components}; {self.finding}, so each component is a cluster"
-            if self.n_apart < n:
-                text += f" (merging all that overlap would leave {self.n_apart})"
+            if self.n_if_merged < n:
+                text += f" (merging all that overlap would leave {self.n_if_merged})"
         if options.min_size > 1:
             text += f"; clusters of fewer than {options.min_size} points went to their nearest"
         counts = self.n_clusters_in_halves

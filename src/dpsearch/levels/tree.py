@@ -88,11 +88,11 @@ class Tree:
         least = 1 if min_size is None else whole(min_size, "min_size", 1)
         if n_clusters is None:
             level = 0.0 if height is None else _number(height)
-            return self._absorbed(self._groups(int((self.heights < level).sum())), least)
+            return self._with_small_joined(self._groups(int((self.heights < level).sum())), least)
         wanted = whole(n_clusters, "n_clusters", 1)
         self.require(wanted, "n_clusters")
         for n_merges in range(self.n_components - wanted, -1, -1):
-            groups = self._absorbed(self._groups(n_merges), least)
+            groups = self._with_small_joined(self._groups(n_merges), least)
             if groups.max() + 1 == wanted:
                 return groups
         raise ParameterError.of(
@@ -126,7 +126,7 @@ class Tree:
         place[order] = np.arange(len(names))
         return np.asarray(place[groups])
 
-    def _absorbed(self, groups: Ints, least: int) -> Ints:
+    def _with_small_joined(self, groups: Ints, least: int) -> Ints:
         """Join each cluster of fewer points to that of the largest lift, the smallest first."""
         n_clusters = int(groups.max()) + 1
         sizes = np.bincount(groups, self.sizes[: self.n_components])

@@ -61,7 +61,7 @@ class CheckedTable:
     def _known(self) -> dict[Any, Any]:
         return {}
 
-    def once(self, key: Any, make: Callable[[], T]) -> T:
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
         """Return the result of `make`, which is called once for each key."""
         if key not in self._known:
             self._known[key] = make()

@@ -93,7 +93,7 @@ class Column:
     unit: str = field(default="", compare=False)  # that numbers are written with: $, %, kg
 
     @property
-    def came_from(self) -> str:
+    def origin_name(self) -> str:
         """The name of the column of the table."""
         return self.origin or self.name
 
@@ -103,7 +103,7 @@ class Column:
         return float(len(self.levels)) if self.role == "angle" and self.levels else None
 
     @property
-    def as_it_is(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether this column's values are those of the table's column."""
         return not self.part and self.form in ("", OTHER)
 
@@ -166,7 +166,7 @@ class Column:
         return DataError(
             f"X at {{place}} is {value}, {what}",
             row=unseen.rows[0],
-            column=self.came_from,
+            column=self.origin_name,
         )
 
     def decode(self, values: Vector) -> list[Any]:

@@ -178,7 +178,7 @@ def _with_distinct_names(columns: Sequence[Column]) -> list[Column]:
     """Return columns with distinct names; a column may have the name of a part of a date."""
     names = distinct_names([column.name for column in columns])
     return [
-        column if name == column.name else replace(column, name=name, origin=column.came_from)
+        column if name == column.name else replace(column, name=name, origin=column.origin_name)
         for column, name in zip(columns, names, strict=True)
     ]
 
@@ -313,7 +313,7 @@ def _index(facts: ColumnFacts) -> Found | None:
     return facts.dropped("identifier", "by its name it numbers the rows", names_rows=True)
 
 
-def _number_that_identifies(facts: ColumnFacts) -> Found | None:
+def _identifier(facts: ColumnFacts) -> Found | None:
     if not (facts.free and facts.whole):
         return None
     by_name = facts.named_like(IDENTIFIER)
@@ -345,7 +345,7 @@ def _cycle(facts: ColumnFacts) -> Found | None:
     return None
 
 
-def _few_values(facts: ColumnFacts) -> Found | None:
+def _numeric_category(facts: ColumnFacts) -> Found | None:
     """Return as categories two integers, such as 1 and 2 for the sexes, or few decimal numbers.
 
     0.5, 2.5, 6 and 9 years are classes or settings.  As measurements each would be a cluster: the
@@ -466,7 +466,7 @@ def _free_text(facts: ColumnFacts) -> Found | None:
     return facts.dropped("text", "free text (--text clusters by the words of one column)")
 
 
-def _names(facts: ColumnFacts) -> Found:
+def _text_names(facts: ColumnFacts) -> Found:
     n, n_levels = facts.n, facts.n_levels
     if n_levels > _NEARLY_ALL * n or facts.named_like(IDENTIFIER):
         why = f"{n_levels:,} of {n:,} values differ{facts.among}"
@@ -501,6 +501,6 @@ def _most_frequent(facts: ColumnFacts, levels: tuple[Level, ...]) -> tuple[Level
 
 RULES: tuple[Callable[[ColumnFacts], Found | None], ...] = (
     _drop, _nested, _empty, _given_number, _given_levels,
-    _date, _constant, _target, _row_number, _counter, _index, _number_that_identifies,
-    _cycle, _few_values, _number, _truth, _levels, _free_text, _names,
+    _date, _constant, _target, _row_number, _counter, _index, _identifier,
+    _cycle, _numeric_category, _number, _truth, _levels, _free_text, _text_names,
 )  # fmt: skip

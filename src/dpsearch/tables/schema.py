@@ -67,7 +67,7 @@ class Schema:
     @property
     def origins(self) -> list[str]:
         """The names of the table's columns that these come from."""
-        return list(dict.fromkeys(column.came_from for column in self.columns))
+        return list(dict.fromkeys(column.origin_name for column in self.columns))
 
     @property
     def all_numbers(self) -> bool:
@@ -82,7 +82,7 @@ class Schema:
     @property
     def is_plain(self) -> bool:
         """Whether encoding changes nothing: all columns of the frame are used and hold numbers."""
-        plain = all(c.as_it_is and c.source in ("int", "float") for c in self.columns)
+        plain = all(c.is_unchanged and c.source in ("int", "float") for c in self.columns)
         return self.all_numbers and plain and not self.dropped and not self.na
 
     def renamed(self, names: Sequence[str]) -> Schema:
@@ -91,7 +91,7 @@ class Schema:
         return replace(
             self,
             columns=tuple(
-                replace(c, name=new[c.came_from]) if not c.origin
+                replace(c, name=new[c.origin_name]) if not c.origin
                 else replace(c, origin=new[c.origin])
                 for c in self.columns
             ),
@@ -137,15 +137,17 @@ class Schema:
             if column.name in place:  # in the form that `decode` returns
                 own = column if not column.part else replace(column, form="", part="")
                 out[:, j] = _encoded(own, raws[column.name], unknown, quiet)
-            elif column.came_from in place:  # one warning for all parts of a date
+            elif column.origin_name in place:  # one warning for all parts of a date
                 again = j > 0 and column.part and self.columns[j - 1].origin == column.origin
-                out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet or bool(again))
+                out[:, j] = _encoded(
+                    column, raws[column.origin_name], unknown, quiet or bool(again)
+                )
         return out
 
     def _place(self, frame: Any, lacking: bool = False) -> dict[str, int]:
         """Return the position in a frame of each column, by its name or that of its origin."""
         place = {name: j for j, name in enumerate(names_of(frame))}
-        wanted = dict.fromkeys(c.name if c.name in place else c.came_from for c in self.columns)
+        wanted = dict.fromkeys(c.name if c.name in place else c.origin_name for c in self.columns)
         absent = [name for name in wanted if name not in place]
         if absent and not (lacking and taken_as_missing(list(wanted), list(place))):
             raise DataError(f"X has no column {absent[0]!r}")
@@ -161,7 +163,7 @@ class Schema:
         return {
             j: place[column.name]
             for j, column in enumerate(self.columns)
-            if column.name in place and column.as_it_is
+            if column.name in place and column.is_unchanged
         }
 
     def decode(self, matrix: Matrix) -> Any:
@@ -175,7 +177,7 @@ class Schema:
     def dates(self, frame: Any) -> dict[str, list[str]]:
         """Return as texts the columns of dates of a frame whose parts are columns of the schema."""
         place = {name: j for j, name in enumerate(names_of(frame))}
-        of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
+        of = {c.origin_name: c.form for c in self.columns if c.part and c.origin_name in place}
         return {
             name: date_texts(read_column(frame, place[name], self.na).seconds(form))
             for name, form in of.items()
@@ -215,12 +217,14 @@ def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
     if unseen is not None and unknown == "error":
         raise column.refused(unseen)
     if raw.n_infinite and unknown == "error":
-        raise DataError("{place} of X has a number that is not finite", column=column.came_from)
+        raise DataError("{place} of X has a number that is not finite", column=column.origin_name)
     n_lost = raw.n_infinite + (0 if unseen is None else len(unseen.rows))
     if n_lost and not quiet:
         levels = column.levels is not None and not column.part
         example = "inf" if unseen is None else unseen.example
-        warnings.warn(UnseenValuesWarning(column.came_from, n_lost, example, levels), stacklevel=2)
+        warnings.warn(
+            UnseenValuesWarning(column.origin_name, n_lost, example, levels), stacklevel=2
+        )
     return values
 
 
