@@ -192,7 +192,7 @@ def test_draws_have_the_moments_of_the_predictive(kit):
     draws = kit.draw(row, n, np.random.default_rng(1))
     assert draws.shape == (n, kit.model.n_features)
     of_logs = getattr(kit.family, "family", kit.family).name == "log_normal"
-    draws = np.log(draws) if of_logs else getattr(kit.family, "seen", np.asarray)(draws)
+    draws = np.log(draws) if of_logs else getattr(kit.family, "forward", np.asarray)(draws)
     mean, variance = naive.predictive_moments(kit.family, kit.X)
     squares = (draws - mean) ** 2
     rounding = 1e-12  # of columns that are given
