@@ -65,8 +65,7 @@ def read_archive(
         raise ModelFileError(f"not {what}{other}", source=path)
     if about.get("version") != version:
         raise ModelFileError(
-            f"format {about.get('version')!r} of {what}, this dpsearch reads {version}",
-            source=path,
+            f"format {about.get('version')!r} of {what}, this dpsearch reads {version}", source=path
         )
     return about, arrays
 

@@ -280,11 +280,7 @@ class Pointer:
                 self.function,
                 (self.signature.args, self.signature.return_type),
                 locals={},
-                options={
-                    "fastmath": FASTMATH,
-                    "error_model": "numpy",
-                    "_nrt": self.allocates,
-                },
+                options={"fastmath": FASTMATH, "error_model": "numpy", "_nrt": self.allocates},
                 pipeline_class=KernelCompiler,  # type: ignore[arg-type]
             )
             with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file

@@ -118,10 +118,7 @@ def fit_in_memory(
 
 
 def _fit_weighted(
-    table: CheckedTable,
-    schema: Schema | None,
-    options: FitOptions,
-    sample_weight: ArrayLike | None,
+    table: CheckedTable, schema: Schema | None, options: FitOptions, sample_weight: ArrayLike | None
 ) -> FittedState:
     """Fit the rows that have a weight and a value; the others get the most probable label.
 

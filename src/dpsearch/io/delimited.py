@@ -160,12 +160,7 @@ class Columns:
     """The columns of a file that is being read."""
 
     def __init__(
-        self,
-        names: list[str] | None,
-        width: int,
-        choice: Choice,
-        reading: Reading,
-        separator: str,
+        self, names: list[str] | None, width: int, choice: Choice, reading: Reading, separator: str
     ) -> None:
         self.names, self.width, self.choice = names, width, choice
         self.separator = separator

@@ -48,11 +48,7 @@ def harmless(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_pieces(
-    path: str | Path,
-    frames: Iterable[pl.DataFrame],
-    *,
-    force: bool = True,
-    verbatim: bool = False,
+    path: str | Path, frames: Iterable[pl.DataFrame], *, force: bool = True, verbatim: bool = False
 ) -> None:
     """Write a table as `write_table` does, from pieces that together need not fit into memory."""
     if not verbatim and Path(path).suffix.lower() != ".parquet":

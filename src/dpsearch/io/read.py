@@ -162,12 +162,7 @@ def local_file(path: str | Path) -> Iterator[Path]:
         yield copy
 
 
-def _read(
-    path: Path,
-    form: str,
-    reading: Reading,
-    progress: Callable[[int], None] | None,
-) -> Table:
+def _read(path: Path, form: str, reading: Reading, progress: Callable[[int], None] | None) -> Table:
     from dpsearch.io import arrays, delimited, frames, text
 
     if path.is_dir():

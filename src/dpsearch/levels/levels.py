@@ -134,12 +134,7 @@ class Levels:
 
 
 def find_levels(
-    mixture: Mixture,
-    items: Items,
-    labels: Labels,
-    matrix: Any,
-    *,
-    halves: bool = True,
+    mixture: Mixture, items: Items, labels: Labels, matrix: Any, *, halves: bool = True
 ) -> Levels:
     """Find the levels of a mixture, given items with its components as labels.
 

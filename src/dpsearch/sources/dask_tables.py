@@ -128,8 +128,5 @@ def some_client() -> Iterator[tuple[Any, bool]]:
         yield client, True
         return
     # Threads suffice, since kernels hold no lock; processes would import the caller's script.
-    with (
-        LocalCluster(processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as local,
-    ):
+    with LocalCluster(processes=False, dashboard_address=":0") as cluster, Client(cluster) as local:
         yield local, False

@@ -15,12 +15,7 @@ from dpsearch._scratch import scratch
 from dpsearch._sklearn import BaseEstimator, validate_data
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
-from dpsearch.sources.dask_tables import (
-    is_collection,
-    open_collection,
-    present_client,
-    some_client,
-)
+from dpsearch.sources.dask_tables import is_collection, open_collection, present_client, some_client
 from dpsearch.sources.pieces import (
     Layout,
     Piece,
@@ -29,13 +24,7 @@ from dpsearch.sources.pieces import (
     sample_of_batches,
     sample_of_pieces,
 )
-from dpsearch.sources.shards import (
-    ArrayShard,
-    Shard,
-    TableOptions,
-    rows_within,
-    shards_of_array,
-)
+from dpsearch.sources.shards import ArrayShard, Shard, TableOptions, rows_within, shards_of_array
 from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame
 
 __all__ = ["OpenedTable", "TableOptions", "is_external", "open_table", "rows_within"]

@@ -71,10 +71,7 @@ def _middle(values: Vector) -> tuple[int, int]:
     others = np.flatnonzero(values != values[low])
     if not len(others):
         return 0, len(values) - 1
-    return (
-        min(low, int(others[len(others) // 4])),
-        max(high, int(others[3 * len(others) // 4])),
-    )
+    return (min(low, int(others[len(others) // 4])), max(high, int(others[3 * len(others) // 4])))
 
 
 def codes_in(column: Vector) -> list[float]:

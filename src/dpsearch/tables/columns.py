@@ -164,9 +164,7 @@ class Column:
             what = f"which is none of the levels of this column: {some}{more}"
         value = f"{unseen.example:g}" if type(unseen.example) is float else repr(unseen.example)
         return DataError(
-            f"X at {{place}} is {value}, {what}",
-            row=unseen.rows[0],
-            column=self.origin_name,
+            f"X at {{place}} is {value}, {what}", row=unseen.rows[0], column=self.origin_name
         )
 
     def decode(self, values: Vector) -> list[Any]:
