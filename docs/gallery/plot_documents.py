@@ -38,7 +38,7 @@ for k, axis in enumerate(axes.flat[: model.n_clusters_]):
     axis.set_xscale("log")
     axis.set_xlim(1.0, 2000.0)
     typical = list(texts)[explanation.typical[k][0]]
-    axis.set_title(f"{explanation.sizes[k]} texts, such as {typical}", fontsize=9)
+    axis.set_title(f"{explanation.sizes[k]} texts, e.g. {typical}", fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
 figure.suptitle(f"{X.shape[0]} texts in {model.n_clusters_} clusters: words by relative frequency")
 plt.show()

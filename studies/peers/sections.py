@@ -60,9 +60,9 @@ def _why(ours: Cell, here: dict[str, Cell], winner: Cell) -> str:
     whole = ours.mean(lambda score: score.completeness)
     out = f"{size}; homogeneity {pure:.2f}, completeness {whole:.2f}"
     if pure > whole + 0.1:
-        out += ": classes are parted rather than mixed"
+        out += ": classes are split rather than mixed"
     elif whole > pure + 0.1:
-        out += ": classes are mixed rather than parted"
+        out += ": classes are mixed rather than split"
     same_columns = here.get(DPSEARCH_COMMON.name)
     if same_columns is not None and same_columns.done and winner.done:
         mine, other = same_columns.scores[0].log_joint, winner.scores[0].log_joint

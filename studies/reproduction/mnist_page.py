@@ -161,9 +161,9 @@ def _refinement(outcome: Outcome, report: Report) -> list[str]:
             rows.append([f"{share:.0%}", *refinement_row(before, after)])
         theirs, best = paper.MNIST[share], part.best_refined
         lines.append(
-            f"- {share:.0%}: the best after refinement, with {best.clusters} clusters, is"
-            f" {against(best.true_value, theirs.value)} by p(c);"
-            f" by P(m) it is {against(best.paper_value, theirs.value)}."
+            f"- {share:.0%}: the best partition after refinement has {best.clusters} clusters."
+            f" Under p(c) it is {against(best.true_value, theirs.value)}, and under P(m)"
+            f" {against(best.paper_value, theirs.value)}."
         )
     table = report.table("mnist_refinement", ["share", *REFINEMENT_HEADERS], rows)
     return [REFINEMENT, "", *table, *lines, ""]

@@ -173,13 +173,13 @@ def _where_samplers_win(outcome: Part, beam: int) -> list[str]:
     place = "below" if best.true_value < chain.true_value else "above"
     return [
         "In the paper search ends far below the samplers; here the best chain ends below search"
-        f" ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), in more time"
+        f" ({chain.true_value:,.0f} against {search.true_value:,.0f} under p(c)), in more time"
         f" ({short(chain.best_seconds)} s against {short(search.seconds)} s). Refinement of the"
         f" partition that search found ends {place} it, at {best.true_value:,.0f}"
         f" ({short(best.seconds)} s)."
         if chain.best_seconds > search.seconds
         else "In the paper search ends far below the samplers; here the best chain ends below"
-        f" search ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), and sooner"
+        f" search ({chain.true_value:,.0f} against {search.true_value:,.0f} under p(c)), and sooner"
         f" ({short(chain.best_seconds)} s against {short(search.seconds)} s).",
         "",
     ]
@@ -276,7 +276,7 @@ def _refinement(outcome: Part, same: bool, report: Report) -> list[str]:
         for after in outcome.refined
     ]
     best = outcome.best_refined
-    said = f"The best has {best.true_value:,.0f} by p(c), with {best.clusters} clusters"
+    said = f"The best has {best.true_value:,.0f} under p(c), with {best.clusters} clusters"
     if same:
         said += f", which is {against(best.true_value, paper.NIPS.value)}"
     table = report.table("nips_refinement", REFINEMENT_HEADERS, rows)

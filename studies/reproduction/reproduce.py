@@ -139,9 +139,9 @@ def _nips(
 
 def _index(report: Report) -> None:
     """Link the existing pages, from this run or an earlier one."""
-    lines = [f"The experiments of {PAPER}, by `python -m studies reproduce`.", ""]
+    lines = [f"The experiments of {PAPER}, repeated by `python -m studies reproduce`.", ""]
     about = {
-        "artificial": "searches and samplers on draws from the model, against the true optimum",
+        "artificial": "searches and samplers on draws from the model, beside the true optimum",
         "mnist": "handwritten digits",
         "nips": "documents of the NIPS proceedings",
     }

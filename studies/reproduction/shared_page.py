@@ -55,8 +55,8 @@ def reasons(found: Found, theirs: paper.Printed, beam: int | None) -> list[str]:
     if found.prior == "true":
         by_counts = verdict(found.paper_value, theirs)
         out.append(
-            "the paper's value is presumably by P(m), under which a cluster costs less: by P(m)"
-            f" this partition has {found.paper_value:,.0f} ({by_counts})"
+            "the paper's value is presumably that of P(m), which penalises clusters less: under"
+            f" P(m) this partition has {found.paper_value:,.0f} ({by_counts})"
         )
     if found.together < found.value(found.prior):
         out.append(
@@ -115,8 +115,8 @@ REFINEMENT_HEADERS = (
     "seconds, before", "after",
 )  # fmt: skip
 CHAIN_HEADERS = (
-    "sampler", "from", "sweeps", "seconds", "seconds/sweep", "best by p(c)", "after seconds",
-    "the same by P(m)", "clusters", "paper", "in",
+    "sampler", "from", "sweeps", "seconds", "seconds/sweep", "best under p(c)", "after seconds",
+    "the same under P(m)", "clusters", "paper", "in",
 )  # fmt: skip
 
 

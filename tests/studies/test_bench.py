@@ -520,7 +520,7 @@ def test_losses_and_speed_are_computed(monkeypatch, tmp_path):
     text = fake_page(monkeypatch, tmp_path, by_tool)
     assert "- **many** (" in text
     assert "to KMeans, silhouette (1.00). It finds 3.0 times as many clusters" in text
-    assert "classes are parted rather than mixed" in text
+    assert "classes are split rather than mixed" in text
     assert "| many | 6,000 | stopped at 600 s | 2 | ≥ 300 |" in text
     assert "not above the best tool that is not given K, KMeans, silhouette, 1.000" in text
     won = {**by_tool, "dpsearch": outcome(truth, 2.0), "KMeans, silhouette": outcome(parted)}

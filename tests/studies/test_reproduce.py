@@ -283,7 +283,7 @@ def test_why_a_value_is_worse_is_read_off_the_run():
         in told(found_of(value=2.06e5, together=2.05e5)).ours
     )
     by_counts = told(found_of("true", true_value=2.06e5, value=2.0e5))
-    assert by_counts.ours.endswith("by P(m) this partition has 200,000 (better)")
+    assert by_counts.ours.endswith("under P(m) this partition has 200,000 (better)")
     assert shared_page.speed_finding(found_of(), theirs) == (
         "2 s, 5 per second, 0.0185 times the paper's speed", "worse",
     )  # fmt: skip
