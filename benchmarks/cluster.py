@@ -3,9 +3,9 @@
     python -m benchmarks.cluster [--out FILE.md] [--quick]
 
 The model (docs/shards.md): a pass costs N times the seconds that one row costs among K clusters,
-divided by the cores at work; 8 K P bytes go down to each worker and up from each shard.  Seconds
-per row are measured by a pass over one shard in this process, those of the driver by fits to up
-to 1,000 shards of a few rows.
+divided by the cores at work; 8 K P bytes go down to each worker, and up from all of them together.
+Seconds per row are measured by a pass over one shard in this process, those of the driver by fits
+to up to 1,000 shards of a few rows.
 """
 
 from __future__ import annotations
@@ -269,8 +269,8 @@ def plan(planned: int) -> Iterator[str]:
         yield f"| {n_cores} | {most * 10**9 * wide.sweep / n_cores / 3600:.2f} |"
     yield ""
     yield (
-        f"A worker holds one shard of {8 * WIDTH * 10**9 / planned / 1e9:.2f} GB, and sums of"
-        f" {8 * K * wide.n_totals / 1e6:.1f} MB."
+        f"A worker holds one shard of {8 * WIDTH * 10**9 / planned / 1e9:.2f} GB at a time, and of"
+        f" each of its shards the labels and sums of {8 * K * wide.n_totals / 1e6:.1f} MB."
     )
 
 
