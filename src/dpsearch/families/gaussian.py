@@ -297,22 +297,13 @@ def _columns_bound(params, row, helpers, low, high, ids, values):  # type: ignor
 
 
 _ISOTROPIC = Functions(
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    score_dots=_score_dots,
-    dots_offset=layout.width(ROW, 0),
-    bound=_bound,
-)
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound,
+    score_dots=_score_dots, dots_offset=layout.width(ROW, 0),
+)  # fmt: skip
 _COLUMNS = Functions(
-    _columns_update,
-    _columns_merge,
-    _columns_score_rows,
-    _columns_log_marginal,
+    _columns_update, _columns_merge, _columns_score_rows, _columns_log_marginal,
     bound=_columns_bound,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -370,8 +361,7 @@ class Gaussian(Family):
         mean, scale = self._location_scale(X.shape[1])
         # Without standardising, values are small enough if they are for every column.
         small = _FAR * scale.min() - np.abs(mean).max()
-        near = small > 0.0 and is_below(small, X)
-        near = near or is_below(_FAR, standardised(X, mean, scale))
+        near = (small > 0.0 and is_below(small, X)) or is_below(_FAR, standardised(X, mean, scale))
         return self.with_parameters(form="isotropic" if near else "columns")
 
     def rescaled(self, factors: Mapping[str, float]) -> Gaussian:

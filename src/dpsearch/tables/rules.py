@@ -4,9 +4,8 @@ The rules in their order.  None of them stops a run, and `kinds` overrides all o
 
 nested      lists, dictionaries and other objects: dropped
 date        types of dates, and texts of which 95 % are dates: split into those of year, month,
-            weekday and hour that vary; month, weekday and hour are categories, since December is
-            next to January; the year is used only if there are more than four, since each of a few
-            would be a cluster
+            weekday and hour that vary; all but the year are categories, since December is next to
+            January; few years would each be a cluster, so four or fewer are left out
 constant    no value, one value, or one value in all but one of 1,000 rows: dropped
 target      few values in a column whose name says that it is the answer: dropped
 identifier  integers that number the rows; many different integers in a column with a name such as
@@ -24,8 +23,7 @@ category    yes or no, 0 or 1, two integers; at most 10 numbers with decimals, e
             make up half the rows; the rarest of more than 50 levels become "other"
 text        other texts, which are names or free texts: dropped
 copy        the same values as an earlier column, or other names for them; months, hours and
-            weekdays that agree in 95 % of the rows; parts of dates that are a column of their own:
-            dropped
+            weekdays that agree in 95 % of rows; parts of dates that have their own column: dropped
 """
 
 from __future__ import annotations
@@ -389,14 +387,12 @@ def _is_truth(facts: ColumnFacts) -> bool:
 def _is_count(facts: ColumnFacts) -> bool:
     """Whether numbers are counts: integers whose variance may be at least their mean.
 
-    The variance of a mixture of Poisson variables is at least its mean.  In a sample the ratio of
-    the two may be lower by two of its standard deviations, √(2/n).  Ages, grades and ratings vary
-    less.
+    The variance of a mixture of Poisson variables is at least its mean; in a sample, their ratio
+    may be lower by two standard deviations, √(2/n), each.  Ages, grades and ratings vary less.
     """
     values = facts.sampled
-    typed = facts.source == "int" or facts.n < len(
-        facts.raw.values
-    )  # gaps turn integers into floats
+    # Gaps turn integers into floats.
+    typed = facts.source == "int" or facts.n < len(facts.raw.values)
     if not (typed and facts.whole) or facts.range[0] < 0.0 or np.median(values) > MOST_COUNTED:
         return False
     if facts.on_a_scale:
@@ -406,9 +402,8 @@ def _is_count(facts: ColumnFacts) -> bool:
 
 
 def _is_ordinal(facts: ColumnFacts) -> bool:
-    return facts.whole and (
-        len(facts.distinct) <= _MOST_ORDERED or facts.range in facts.table.scales
-    )
+    few = len(facts.distinct) <= _MOST_ORDERED
+    return facts.whole and (few or facts.range in facts.table.scales)
 
 
 def _is_direction(facts: ColumnFacts) -> bool:
@@ -450,12 +445,9 @@ def _levels(facts: ColumnFacts) -> Found | None:
     top = np.sort(facts.counts)[::-1][: MOST_LEVELS - 1].sum()
     repeat = 2 * n_levels <= n or n_levels < n < SOME or n < FEW
     fits = repeat and (n_levels <= MOST_LEVELS or top >= _SHARE * n)
-    declared = facts.raw.source == "categorical"
-    return (
-        _category(facts, "category", facts.levels, "")
-        if fits or declared or not facts.free
-        else None
-    )
+    if fits or facts.raw.source == "categorical" or not facts.free:
+        return _category(facts, "category", facts.levels, "")
+    return None
 
 
 def _free_text(facts: ColumnFacts) -> Found | None:
