@@ -26,38 +26,12 @@ if TYPE_CHECKING:
     from dpsearch.tables import Triage, triage
 
 __all__ = [
-    "Certificate",
-    "Clustering",
-    "Comparison",
-    "DPMixture",
-    "Draws",
-    "Explanation",
-    "Particles",
-    "Problem",
-    "Triage",
-    "VariationalMixture",
-    "__version__",
-    "alpha_profile",
-    "certify",
-    "check_family",
-    "check_prior",
-    "compare",
-    "consensus",
-    "datasets",
-    "families",
-    "gibbs",
-    "load",
-    "log_joint",
-    "metropolis",
-    "particle_filter",
-    "priors",
-    "refine",
-    "search",
-    "select_alpha",
-    "split_merge",
-    "triage",
-    "variational",
-]
+    "Certificate", "Clustering", "Comparison", "DPMixture", "Draws", "Explanation", "Particles",
+    "Problem", "Triage", "VariationalMixture", "__version__", "alpha_profile", "certify",
+    "check_family", "check_prior", "compare", "consensus", "datasets", "families", "gibbs", "load",
+    "log_joint", "metropolis", "particle_filter", "priors", "refine", "search", "select_alpha",
+    "split_merge", "triage", "variational",
+]  # fmt: skip
 
 # Where each name is: it is imported when it is first asked for, since all of them together take
 # two seconds.  A module stands for itself.

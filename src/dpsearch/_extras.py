@@ -8,20 +8,10 @@ from contextlib import contextmanager
 from dpsearch.errors import MissingLibraryError
 
 EXTRAS = {
-    "anndata": "anndata",
-    "array_api_compat": "gpu",
-    "arviz": "arviz",
-    "arviz_stats": "arviz",
-    "dask": "dask",
-    "distributed": "dask",
-    "jinja2": "cli",
-    "matplotlib": "plots",
-    "mpmath": "exact",
-    "polars": "cli",
-    "rich": "cli",
-    "torch": "gpu",
-    "typer": "cli",
-}
+    "anndata": "anndata", "array_api_compat": "gpu", "arviz": "arviz", "arviz_stats": "arviz",
+    "dask": "dask", "distributed": "dask", "jinja2": "cli", "matplotlib": "plots",
+    "mpmath": "exact", "polars": "cli", "rich": "cli", "torch": "gpu", "typer": "cli",
+}  # fmt: skip
 
 
 @contextmanager

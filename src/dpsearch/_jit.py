@@ -349,13 +349,9 @@ def emit_view(context: Any, builder: Any, kind: Any, vector: Any, first: Any, n:
             context.call_conv.return_user_exc(builder, IndexError, message)
     out = context.make_array(kind)(context, builder)
     populate_array(
-        out,
-        data=builder.gep(source.data, [first]),
-        shape=[n],
-        strides=[source.itemsize],
-        itemsize=source.itemsize,
-        meminfo=None,
-    )
+        out, data=builder.gep(source.data, [first]), shape=[n], strides=[source.itemsize],
+        itemsize=source.itemsize, meminfo=None,
+    )  # fmt: skip
     return out._getvalue()
 
 

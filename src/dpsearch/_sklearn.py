@@ -54,11 +54,6 @@ with _when_used("scipy.stats", "pandas"):
     from sklearn.utils.validation import check_is_fitted, validate_data
 
 __all__ = [
-    "BaseEstimator",
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClusterMixin",
-    "TransformerMixin",
-    "check_is_fitted",
-    "check_random_state",
-    "validate_data",
-]
+    "BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClusterMixin", "TransformerMixin",
+    "check_is_fitted", "check_random_state", "validate_data",
+]  # fmt: skip

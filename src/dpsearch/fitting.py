@@ -267,15 +267,9 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
     # For so few rows thorough refinement takes about as long as everything before it.
     small = problem.n_items <= _MANY_ROWS and len(problem.items.values) <= _MANY_NUMBERS
     result = refine(
-        problem,
-        found.labels,
-        seconds=how.seconds,
-        rng=options.rng,
-        n_jobs=options.n_jobs,
-        device=options.device,
-        thorough=not how.automatic or small,
-        callback=options.callback,
-    )
+        problem, found.labels, seconds=how.seconds, rng=options.rng, n_jobs=options.n_jobs,
+        device=options.device, thorough=not how.automatic or small, callback=options.callback,
+    )  # fmt: skip
     searched = found.seconds
     trace = [point._replace(seconds=point.seconds + searched) for point in result.trace]
     return replace(

@@ -14,16 +14,7 @@ from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import codes_in_words
 
 __all__ = [
-    "Choice",
-    "check_columns",
-    "check_kinds",
-    "choose",
-    "choose_weighted",
-    "codes_in_words",
-    "completed_table",
-    "learn",
-    "recognise_codes",
-    "recognises_codes",
-    "resolve_prior",
+    "Choice", "check_columns", "check_kinds", "choose", "choose_weighted", "codes_in_words",
+    "completed_table", "learn", "recognise_codes", "recognises_codes", "resolve_prior",
     "takes_gaps",
-]
+]  # fmt: skip

@@ -37,46 +37,13 @@ from dpsearch.families.with_gaps import WithGaps
 from dpsearch.registry import Registry
 
 __all__ = [
-    "FAMILIES",
-    "Bernoulli",
-    "Beta",
-    "Categorical",
-    "Columns",
-    "Derived",
-    "DiagonalGaussian",
-    "Example",
-    "Family",
-    "FullGaussian",
-    "Functions",
-    "Gamma",
-    "Gaps",
-    "Gaussian",
-    "Johnson",
-    "LinearForm",
-    "LinearRegression",
-    "LogNormal",
-    "Multinomial",
-    "NegativeBinomial",
-    "Ordinal",
-    "Poisson",
-    "PredictiveDraws",
-    "Product",
-    "ProjectedGaussian",
-    "Quadrature",
-    "RoundedGaussian",
-    "Simpler",
-    "StudentT",
-    "VonMises",
-    "VonMisesFisher",
-    "WithGaps",
-    "by_name",
-    "check_counts",
-    "from_dict",
-    "names",
-    "pointer",
-    "register",
-    "register_density",
-]
+    "FAMILIES", "Bernoulli", "Beta", "Categorical", "Columns", "Derived", "DiagonalGaussian",
+    "Example", "Family", "FullGaussian", "Functions", "Gamma", "Gaps", "Gaussian", "Johnson",
+    "LinearForm", "LinearRegression", "LogNormal", "Multinomial", "NegativeBinomial", "Ordinal",
+    "Poisson", "PredictiveDraws", "Product", "ProjectedGaussian", "Quadrature", "RoundedGaussian",
+    "Simpler", "StudentT", "VonMises", "VonMisesFisher", "WithGaps", "by_name", "check_counts",
+    "from_dict", "names", "pointer", "register", "register_density",
+]  # fmt: skip
 
 # The families by name; `from_dict` is the inverse of `Family.to_dict`.
 FAMILIES: Registry[Family] = Registry("family", Family, "dpsearch.families")  # type: ignore[type-abstract]
@@ -84,27 +51,10 @@ register, by_name, from_dict = FAMILIES.register, FAMILIES.by_name, FAMILIES.fro
 names = FAMILIES.names
 
 for _family in (
-    Gaussian,
-    DiagonalGaussian,
-    FullGaussian,
-    ProjectedGaussian,
-    Multinomial,
-    Bernoulli,
-    Poisson,
-    Categorical,
-    VonMisesFisher,
-    LinearRegression,
-    StudentT,
-    LogNormal,
-    Johnson,
-    Derived,
-    Gamma,
-    Beta,
-    VonMises,
-    NegativeBinomial,
-    RoundedGaussian,
-    Ordinal,
-):
+    Gaussian, DiagonalGaussian, FullGaussian, ProjectedGaussian, Multinomial, Bernoulli, Poisson,
+    Categorical, VonMisesFisher, LinearRegression, StudentT, LogNormal, Johnson, Derived, Gamma,
+    Beta, VonMises, NegativeBinomial, RoundedGaussian, Ordinal,
+):  # fmt: skip
     register(_family)
 register(Quadrature, listed=False)
 register(Product, listed=False)

@@ -242,11 +242,6 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 FUNCTIONS = Functions(
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    bound=_bound,
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound,
     features=_features,
-)
+)  # fmt: skip

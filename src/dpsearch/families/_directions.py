@@ -299,14 +299,6 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 
 FUNCTIONS = Functions(
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    score_best=_score_best,
-    score_dots=_score_dots,
-    best_dots=_best_dots,
-    dots_offset=layout.width(ROW, 0),
-    bound=_bound,
-)
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, score_best=_score_best,
+    score_dots=_score_dots, best_dots=_best_dots, dots_offset=layout.width(ROW, 0), bound=_bound,
+)  # fmt: skip

@@ -253,11 +253,6 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 FUNCTIONS = Functions(
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    score_best=_score_best,
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, score_best=_score_best,
     bound=_bound,
-)
+)  # fmt: skip

@@ -128,13 +128,9 @@ class FullGaussian(Family):
         for i in range(n_features):
             totals += gammaln(0.5 * (degrees - i + n)) - gammaln(0.5 * (degrees - i))
         return layout.make_params(
-            PARAMS,
-            n_features=n_features,
-            strength=strength,
-            degrees=degrees,
-            steps=self._steps(n_features, size),
-            totals=totals,
-        )
+            PARAMS, n_features=n_features, strength=strength, degrees=degrees,
+            steps=self._steps(n_features, size), totals=totals,
+        )  # fmt: skip
 
     def encode(self, X: Any) -> Any:
         mean, factor = self._location_factor(X.shape[1])

@@ -172,14 +172,9 @@ class Multinomial(Family):
     kind: ClassVar[str] = "words"
     accepts_sparse: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _update,
-        _merge,
-        _score_rows,
-        _log_marginal,
-        score_member=_score_member,
-        bound=_bound,
+        _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound,
         features=_features,
-    )
+    )  # fmt: skip
 
     def _concentration(self, n_features: int) -> Vector:
         return per_column(self.concentration, n_features, "concentration", above_zero=True)

@@ -347,14 +347,9 @@ class Poisson(Family):
         even = (shape == shape[0]).all()
         log_gammas = log_gamma_table(shape[0], size) if even else np.empty(0)
         return layout.make_params(
-            PARAMS,
-            even=self._even_rate(n_features),
-            gaps=0.0,
-            total_shape=shape.sum(),
-            shape=shape,
-            rate=rate,
-            log_gammas=log_gammas,
-        )
+            PARAMS, even=self._even_rate(n_features), gaps=0.0, total_shape=shape.sum(),
+            shape=shape, rate=rate, log_gammas=log_gammas,
+        )  # fmt: skip
 
     def encode(self, X: Any) -> Any:
         return without_zeros(X)

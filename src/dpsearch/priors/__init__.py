@@ -13,19 +13,9 @@ from dpsearch.priors.pitman_yor import PitmanYor
 from dpsearch.registry import Registry
 
 __all__ = [
-    "PRIORS",
-    "AntoniakCounts",
-    "Concentration",
-    "DirichletProcess",
-    "Gamma",
-    "PitmanYor",
-    "Prior",
-    "Tables",
-    "by_name",
-    "from_dict",
-    "names",
-    "register",
-]
+    "PRIORS", "AntoniakCounts", "Concentration", "DirichletProcess", "Gamma", "PitmanYor", "Prior",
+    "Tables", "by_name", "from_dict", "names", "register",
+]  # fmt: skip
 
 # The priors by name; `from_dict` is the inverse of `Prior.to_dict`.
 PRIORS: Registry[Prior] = Registry("prior", Prior, "dpsearch.priors")  # type: ignore[type-abstract]

@@ -9,23 +9,7 @@ from dpsearch.tables.rules import GIVEN_KINDS
 from dpsearch.tables.schema import UNKNOWN, Schema, Triaged, triage, triaged, triaged_columns
 
 __all__ = [
-    "GIVEN_KINDS",
-    "KINDS",
-    "UNKNOWN",
-    "CheckedTable",
-    "Codes",
-    "Column",
-    "Kind",
-    "Schema",
-    "Triage",
-    "Triaged",
-    "content_order",
-    "is_frame",
-    "library_of",
-    "read_column",
-    "replace_columns",
-    "triage",
-    "triaged",
-    "triaged_columns",
-    "without_codes",
-]
+    "GIVEN_KINDS", "KINDS", "UNKNOWN", "CheckedTable", "Codes", "Column", "Kind", "Schema",
+    "Triage", "Triaged", "content_order", "is_frame", "library_of", "read_column",
+    "replace_columns", "triage", "triaged", "triaged_columns", "without_codes",
+]  # fmt: skip
