@@ -323,12 +323,7 @@ def _edge(log_inside: Vector) -> Vector:
 
 
 def _p_values_of_whole(
-    mixture: Mixture,
-    lengths: Matrix,
-    log_inside: Vector,
-    known: _Known,
-    n_draws: int,
-    rng: Rng,
+    mixture: Mixture, lengths: Matrix, log_inside: Vector, known: _Known, n_draws: int, rng: Rng
 ) -> Vector:
     """Compare all rows with the same draws, whose lengths are drawn from those of the rows."""
     if mixture.narrow is not mixture:  # in the narrow mixture, no draw equals a row

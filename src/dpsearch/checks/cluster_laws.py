@@ -99,17 +99,17 @@ def scores_agree(kit: Compiled, rng: Rng) -> None:
     pool = np.concatenate([kit.row(kit.subset(rng)) for _ in range(n_rows)])
     starts = rng.permutation(n_rows) * width
     i = int(rng.integers(kit.n))
-    wanted = np.array([kit.score(pool[s : s + width].copy(), i) for s in starts])
-    agree("score_rows of many rows", kit.score_rows(pool, starts, i), wanted, 1e-12)
+    expected = np.array([kit.score(pool[s : s + width].copy(), i) for s in starts])
+    agree("score_rows of many rows", kit.score_rows(pool, starts, i), expected, 1e-12)
     dots = kit.score_dots(pool, starts, i)
     if dots is not None:
-        agree("score_dots", dots, wanted, 1e-10)
+        agree("score_dots", dots, expected, 1e-10)
     row = pool[:width].copy()
     score = kit.score(row, i)
     kit.add(row, i)
     agree("score_member", score_member(kit.core, kit.items, i, row, kit.scratch), score, 1e-7)
     offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
-    total = wanted + offsets
+    total = expected + offsets
     place = int(total.argmax())
     if score_best(kit.core, kit.items, i, pool, starts, offsets, -1, best):
         kept = np.isfinite(best)
@@ -189,8 +189,8 @@ def statistic_agrees(kit: Compiled, rng: Rng) -> None:
     """The closed form that `statistic` returns has the log marginals of the functions."""
     statistic = kit.ask("statistic", kit.model.matrix)
     labels = np.unique(rng.integers(0, 4, size=kit.n), return_inverse=True)[1]
-    wanted = [kit.log_marginal(kit.row(np.flatnonzero(labels == k))) for k in np.unique(labels)]
-    agree("log_marginals of the closed form", statistic.log_marginals(labels), wanted, 1e-7)
+    expected = [kit.log_marginal(kit.row(np.flatnonzero(labels == k))) for k in np.unique(labels)]
+    agree("log_marginals of the closed form", statistic.log_marginals(labels), expected, 1e-7)
 
 
 # -- rows, columns and gaps ----------------------------------------------------------------------
@@ -216,8 +216,8 @@ def columns_agree(kit: Compiled, rng: Rng) -> None:
         ensure(np.isfinite(found), f"{what} has an entry that is not finite")
     if kit.family.independent_columns:
         marginals = [kit.log_marginal(row) for row in rows]
-        wanted = marginals[0] + marginals[1] - marginals[2]
-        agree("the sum of the columns' log Bayes factors", factors.sum(), wanted, 1e-7)
+        expected = marginals[0] + marginals[1] - marginals[2]
+        agree("the sum of the columns' log Bayes factors", factors.sum(), expected, 1e-7)
 
 
 def gaps_are_skipped(kit: Compiled, rng: Rng) -> None:

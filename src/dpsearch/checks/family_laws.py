@@ -45,8 +45,8 @@ def description_comes_back(kit: Compiled, rng: Rng) -> None:
         again = FAMILIES.from_dict(json.loads(json.dumps(family.to_dict())), extra)
         ensure(type(again) is type(family), f"{type(again)} came back")
         ensure(hash(again) == hash(FAMILIES.from_dict(family.to_dict(), extra)), "hashes differ")
-        found, wanted = again.compile(kit.X).core.params, family.compile(kit.X).core.params
-        agree("the parameters", found, wanted, 0.0)
+        found, expected = again.compile(kit.X).core.params, family.compile(kit.X).core.params
+        agree("the parameters", found, expected, 0.0)
 
 
 def pickle_comes_back(kit: Compiled, rng: Rng) -> None:
@@ -152,8 +152,8 @@ def restated_is_counted_again(kit: Compiled, rng: Rng) -> None:
     labels, members = rng.permutation(np.arange(kit.n) % 2), kit.subset(rng)
     other = Compiled(kit.family.learned(kit.X, labels), kit.X)
     found = kit.ask("restated", kit.row(members), kit.n_features, other.family)
-    row, wanted = other.row(), other.row(members)
+    row, expected = other.row(), other.row(members)
     other.merge(row, np.ascontiguousarray(found.row))
-    agree("the restated row", row, wanted, scale=1.0 + float(np.abs(wanted).max()))
+    agree("the restated row", row, expected, scale=1.0 + float(np.abs(expected).max()))
     more = float((other.base - kit.base)[members].sum())
     agree("what log_base grows by", found.log_base, more, scale=1.0 + float(len(members)))

@@ -91,17 +91,19 @@ def applies_if(condition: bool, otherwise: str) -> None:
         raise CapabilityError(otherwise)
 
 
-def agree(what: str, found: Any, wanted: Any, tolerance: float = 1e-8, scale: float = 1.0) -> None:
+def agree(
+    what: str, found: Any, expected: Any, tolerance: float = 1e-8, scale: float = 1.0
+) -> None:
     """Raise unless two numbers or arrays are the same up to rounding."""
-    found, wanted = np.asarray(found, dtype=np.float64), np.asarray(wanted, dtype=np.float64)
-    ensure(found.shape == wanted.shape, f"{what} has shape {found.shape}, not {wanted.shape}")
+    found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    ensure(found.shape == expected.shape, f"{what} has shape {found.shape}, not {expected.shape}")
     with np.errstate(invalid="ignore"):
-        apart = ~(np.abs(found - wanted) <= tolerance * (scale + np.abs(wanted)))
-    apart &= found != wanted  # infinities may be the same
+        apart = ~(np.abs(found - expected) <= tolerance * (scale + np.abs(expected)))
+    apart &= found != expected  # infinities may be the same
     if apart.any():
         at = tuple(int(index[0]) for index in np.nonzero(apart)) if apart.ndim else ()
         where = f" at {list(at)}" if at else ""
-        raise AssertionError(f"{what} is {float(found[at])!r}{where}, not {float(wanted[at])!r}")
+        raise AssertionError(f"{what} is {float(found[at])!r}{where}, not {float(expected[at])!r}")
 
 
 def ensure(holds: Any, message: str) -> None:

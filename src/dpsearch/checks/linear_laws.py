@@ -34,9 +34,9 @@ def totals_give_log_marginals(kit: Compiled, rng: Rng) -> None:
     """`log_marginals` of sizes and totals are those of the rows."""
     form, clusters = _form(kit), [kit.subset(rng) for _ in range(3)]
     sizes, totals = _blocks(kit, form, *clusters)
-    wanted = [kit.log_marginal(kit.row(members)) for members in clusters]
+    expected = [kit.log_marginal(kit.row(members)) for members in clusters]
     found = form.log_marginals(sizes, totals)
-    agree("log_marginals of totals", found, wanted, scale=_rounding(totals))
+    agree("log_marginals of totals", found, expected, scale=_rounding(totals))
 
 
 def weights_are_the_gradient(kit: Compiled, rng: Rng) -> None:

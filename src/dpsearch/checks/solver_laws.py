@@ -87,8 +87,8 @@ def samplers_draw_partitions(case: Case, rng: Rng) -> None:
     """Every draw of a sampler is a partition with its own log joint."""
     for sampler in (gibbs, split_merge):
         draws = sampler(case.problem, draws=40, rng=0)
-        wanted = [case.values[tuple(by_appearance(c).tolist())] for c in draws.labels]
-        agree(f"the log joint of draws of {sampler.__name__}", draws.log_joint, wanted)
+        expected = [case.values[tuple(by_appearance(c).tolist())] for c in draws.labels]
+        agree(f"the log joint of draws of {sampler.__name__}", draws.log_joint, expected)
 
 
 def model_is_saved_and_loaded(case: Case, rng: Rng) -> None:

@@ -109,25 +109,25 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify(exact=exact) if verify or exact else None
-        said = asked.answers(found) if verified is not False else {}
+        answers = asked.answers(found) if verified is not False else {}
     if check and not verified:
-        if as_json:  # nothing else that the file says is worth repeating
+        if as_json:  # nothing else in the file can be trusted
             print_json({"verified": False})
         raise ModelFileError(
             f"proves nothing about {data}: these are not the rows that it is about, or it is false",
             source=model,
         )
-    if check:  # who checks it says what counts as closed
+    if check:  # the tolerance is that of the check, not of the file
         found = replace(found, tolerance=tolerance, optimal=found.gap <= tolerance)
     if labels is not None:
         best = labels_table(table.row_names, component=found.clustering.labels)
         write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
         subject = _subject(found, table) if check else {}
-        print_json(_about(found, value, verified) | subject | said)
+        print_json(_about(found, value, verified) | subject | answers)
         return
     about = _subject_lines(found, table) if check else []
-    lines = [*_lines(found, value), *_sentences(said, found), *about, *_verdict(verified, exact)]
+    lines = [*_lines(found, value), *_sentences(answers, found), *about, *_verdict(verified, exact)]
     messages.print("\n".join(lines))
 
 
@@ -340,9 +340,9 @@ def _integers(name: str, text: str, count: int) -> list[tuple[int, ...]]:
     return out
 
 
-def _sentences(said: dict[str, Any], found: Certificate) -> list[str]:
+def _sentences(answers: dict[str, Any], found: Certificate) -> list[str]:
     lines = []
-    for one in said.get("numbers", []):
+    for one in answers.get("numbers", []):
         worse, into = one["worse_by"], f"into {count(one['n_clusters'], 'component')}"
         if worse > 0:
             lines.append(f"every partition {into} is at least {worse:.4g} nats worse")
@@ -350,7 +350,7 @@ def _sentences(said: dict[str, Any], found: Certificate) -> list[str]:
             lines.append(f"the best partition is one {into}")
         else:
             lines.append(f"partitions {into} are not proved worse")
-    for one in said.get("pairs", []):
+    for one in answers.get("pairs", []):
         i, j = one["rows"]
         what = one["proved"] or "not proved together or apart"
         lines.append(f"rows {i} and {j} are {what} in every partition within {_WITHIN:g} nats")

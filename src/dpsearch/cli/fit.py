@@ -108,7 +108,7 @@ class Fitting:
         ),
     ] = None
 
-    def said(self) -> dict[str, str] | None:
+    def column_kinds(self) -> dict[str, str] | None:
         """Return the kinds of columns that the user specifies, or None."""
         kinds = {} if self.kinds is None else opt.parse_kinds(self.kinds)
         for name in opt.parse_names(self.keep):
@@ -132,7 +132,7 @@ class Fitting:
             level=opt.parse_level(self.level),
             min_cluster_size=self.min_size,
             certify=False if self.certify is None else self.certify,
-            kinds=self.said(),
+            kinds=self.column_kinds(),
             missing_codes=self.codes(),
             n_shards=self.shards,
             n_jobs=self.jobs,

@@ -111,12 +111,12 @@ def predict(
 @contextlib.contextmanager
 def _noting_unseen(messages: Messages) -> Iterator[None]:
     """Print notes about absent columns and unseen values instead of warnings."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         for kind in (AbsentColumnsWarning, UnseenValuesWarning):
             warnings.simplefilter("always", kind)
         yield
     unseen: dict[Any, UnseenValuesWarning] = {}
-    for one in said:
+    for one in caught:
         if isinstance(one.message, UnseenValuesWarning):
             why = type(one.message), one.message.column, one.message.levels
             found = unseen.setdefault(why, one.message)

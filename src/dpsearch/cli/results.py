@@ -151,7 +151,7 @@ class Results:
             if typical is not None:
                 line["typical_rows"] = _listed(index[typical[k][:_TYPICAL].tolist()])
                 line["indicative_columns"] = _listed(
-                    f"{indication.column} ({self._said(indication)})"
+                    f"{indication.column} ({self._direction(indication)})"
                     for indication in explanation.indicative(k, _INDICATIVE)
                     if indication.log_bayes_factor > 0.0
                 )
@@ -169,7 +169,7 @@ class Results:
         centres = map(explanation.value, explanation.names, explanation.centres[k].tolist())
         return {f"centre of {name}": x for name, x in zip(names, centres, strict=True)}
 
-    def _said(self, indication: Any) -> str:
+    def _direction(self, indication: Any) -> str:
         """Return the most probable category, or "higher" or "lower" than in other clusters."""
         centre = self.explanation.value(indication.column, indication.centre)
         return centre if isinstance(centre, str) else str(indication.direction)

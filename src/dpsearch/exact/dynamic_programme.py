@@ -151,8 +151,8 @@ def verify_potentials(
         for begin, end in chunks(line):
             moved, gain = anchored(line, begin, end)
             y = entry.y[:end]
-            values, off = y + gain, _PROVED * (np.abs(y) + np.abs(gain))
-            find_shortfalls(moved, slope_up, values + off, values - off, shortfalls, begin, end)
+            values, error = y + gain, _PROVED * (np.abs(y) + np.abs(gain))
+            find_shortfalls(moved, slope_up, values + error, values - error, shortfalls, begin, end)
         shortfall = min(entry.high * float(shortfalls.max()), float(shortfalls.sum()))
         out.append(_upper(problem, entry, shortfall, _PROVED))
     return out
@@ -162,8 +162,8 @@ def _upper(problem: Problem, entry: Bounded, shortfall: float, rounding: float) 
     """Return the bound by an entry's potentials on the log joint of partitions, rounded up."""
     height = intercept(problem.log_v, entry.lam, entry.low, entry.high)
     terms = [height, float(entry.y[-1]), -float(entry.y[0]), shortfall, problem.log_base]
-    off = sum(map(abs, terms)) + 2.0 * abs(entry.lam) * entry.high
-    return sum(terms) + rounding * (off + 1.0)
+    magnitude = sum(map(abs, terms)) + 2.0 * abs(entry.lam) * entry.high
+    return sum(terms) + rounding * (magnitude + 1.0)
 
 
 class _Blocks(NamedTuple):
@@ -238,8 +238,8 @@ def _block_bound(line, blocks, level, last, end):  # type: ignore[no-untyped-def
         a = max(a, weight(line, end - first, left + gap, spread))
         b = max(b, weight(line, end - last, right + gap, spread))
     start, stop = blocks.left[level, at], blocks.right[level, at]
-    off = line.rounding * (abs(start) + abs(stop) + line.terms[end - first])
-    return max(start + a, stop + b) + 2.0 * off
+    error = line.rounding * (abs(start) + abs(stop) + line.terms[end - first])
+    return max(start + a, stop + b) + 2.0 * error
 
 
 @inner
@@ -275,9 +275,9 @@ def _extend(line, slope, prune, values, gain, raised, starts, blocks, begin, end
                     arg = i
             stop = low
         best += slope
-        off = line.rounding * (abs(best - gain[j]) + abs(gain[j]))
-        values[j] = best + off - gain[j]
-        raised[j] = best + 2.0 * off
+        error = line.rounding * (abs(best - gain[j]) + abs(gain[j]))
+        values[j] = best + error - gain[j]
+        raised[j] = best + 2.0 * error
         starts[j] = arg
         for level in range(_LEVELS):
             if (j + 1) & ((1 << _BITS * (level + 1)) - 1) == 0:

@@ -108,10 +108,7 @@ def line_of(statistic: Statistic, ordered: Vector, log_w: Vector, rounding: floa
         shape, rate = float(statistic.shape[0]), float(statistic.rate[0])
         terms = (log_w, -shape * np.log1p(sizes / rate), np.full(n + 1, -math.lgamma(shape)))
         return _based(line, terms)._replace(
-            kind=GAMMA,
-            scale=np.log(rate + sizes),
-            shift=shape,
-            first=_table(shape, sums[n]),
+            kind=GAMMA, scale=np.log(rate + sizes), shift=shape, first=_table(shape, sums[n])
         )
     if isinstance(statistic, BetaCounts):  # as documents of one word, either a one or a zero
         a, b = float(statistic.successes[0]), float(statistic.failures[0])
@@ -227,17 +224,17 @@ def weight(line, n, total, spread):  # type: ignore[no-untyped-def]
     """
     if line.kind == SQUARE:
         scale = line.scale[n]
-        off = (abs(total) + abs(line.shift)) * spread * scale
+        magnitude = (abs(total) + abs(line.shift)) * spread * scale
         return (
             line.base[n]
             + total * (total - line.shift) * scale
-            + line.rounding * (line.terms[n] + off)
+            + line.rounding * (line.terms[n] + magnitude)
         )
     if line.kind == GAMMA:
         first = _log_gamma(line.first, line.shift, total)
         second = total * line.scale[n]
-        off = abs(first) + abs(second)
-        return line.base[n] + first - second + line.rounding * (line.terms[n] + off)
+        magnitude = abs(first) + abs(second)
+        return line.base[n] + first - second + line.rounding * (line.terms[n] + magnitude)
     s = line.corner[0] * n + line.step[0] * total
     t = line.corner[1] * n + line.step[1] * total
     if s < 0.0 or t < 0.0:
@@ -245,8 +242,8 @@ def weight(line, n, total, spread):  # type: ignore[no-untyped-def]
     first = _log_gamma(line.first, line.prior[0], s)
     second = _log_gamma(line.second, line.prior[1], t)
     both = _log_gamma(line.both, line.prior[2], s + t)
-    off = abs(first) + abs(second) + abs(both)
-    return line.base[n] + first + second - both + line.rounding * (line.terms[n] + off)
+    magnitude = abs(first) + abs(second) + abs(both)
+    return line.base[n] + first + second - both + line.rounding * (line.terms[n] + magnitude)
 
 
 @inner

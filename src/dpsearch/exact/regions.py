@@ -96,9 +96,9 @@ class Shape(NamedTuple):
             i, j = np.tril_indices(d)
             products = rest[:, :, :1] + squares
             if d == 2:
-                slope, bend = middle[:, c + 3], half[:, c + 3]
-                beta = bend[:, None] * self.rest[:, 1]  # about β₀
-                power = bend[:, None] ** 2 * self.slope
+                slope, half_slope = middle[:, c + 3], half[:, c + 3]
+                beta = half_slope[:, None] * self.rest[:, 1]  # about β₀
+                power = half_slope[:, None] ** 2 * self.slope
                 # In the frame: (δ₁, δ₂ − β₀δ₁), V₁₁, V₁₂ − β₀V₁₁ and V₂₂ − 2β₀V₁₂ + β₀²V₁₁.
                 u, tilt = rest[:, :, 0], slope[:, None] * self.least
                 p1, q1, q2 = first[:, :, 0], squares[:, :, 0], squares[:, :, 1]
@@ -114,7 +114,7 @@ class Shape(NamedTuple):
                 steep, widest = np.abs(slope), high[:, c + 2]
                 reach = h[:, 1] + steep * h[:, 0]
                 parts[:, c + 1] = reach
-                parts[:, c + 3] = bend * widest + steep * self.least + reach * h[:, 0]
+                parts[:, c + 3] = half_slope * widest + steep * self.least + reach * h[:, 0]
                 parts[:, c + 4] = steep**2 * self.least + reach**2
             else:
                 near.append(products)

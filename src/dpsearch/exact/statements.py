@@ -44,7 +44,7 @@ class NumberBound(NamedTuple):
         How many nats each of them is worse than the certificate's partition, at least; not above 0
         if nothing is proved.
     log_joint
-        Of the best partition into so many clusters that was met.
+        Of the best partition found with this number of clusters.
     """
 
     n_clusters: int

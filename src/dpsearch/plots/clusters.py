@@ -125,11 +125,11 @@ def _plane(
         ]
     if width < 2:
         raise ParameterError("X has one column: a scatter plot needs two", parameter="X")
-    wanted = [0, 1] if columns is None else list(columns)
-    if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
+    chosen = [0, 1] if columns is None else list(columns)
+    if len(chosen) != 2 or not all(0 <= j < width for j in chosen):
         kind = f"be two columns of numbers, by number from 0 to {width - 1} or by name"
         raise ParameterError.must("columns", kind, columns)
-    return matrix[:, wanted], [names[j] for j in wanted]
+    return matrix[:, chosen], [names[j] for j in chosen]
 
 
 def _numbered(

@@ -21,12 +21,7 @@ from dpsearch.prefix_search.shared_rows import (
     step,
     with_more_room,
 )
-from dpsearch.priors.completion import (
-    complete_as_they_are,
-    count_sizes,
-    forget_sizes,
-    value_after,
-)
+from dpsearch.priors.completion import complete_as_they_are, count_sizes, forget_sizes, value_after
 from dpsearch.problem import Problem
 
 _CHUNK = 1024  # items between two calls of the callback, or checks for Ctrl-C
@@ -203,8 +198,8 @@ def _count_candidates(  # type: ignore[no-untyped-def]
 
 
 @inner
-def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped-def]
-    """Move the `wanted` best candidates to the front, in any order (Hoare's selection)."""
+def _select(scores, parents, choices, found, count):  # type: ignore[no-untyped-def]
+    """Move the `count` best candidates to the front, in any order (Hoare's selection)."""
     low = 0
     high = found - 1
     while low < high:
@@ -222,9 +217,9 @@ def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped
                 choices[a], choices[b] = choices[b], choices[a]
                 a += 1
                 b -= 1
-        if wanted - 1 <= b:
+        if count - 1 <= b:
             high = b
-        elif wanted - 1 >= a:
+        elif count - 1 >= a:
             low = a
         else:
             return

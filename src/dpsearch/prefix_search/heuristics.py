@@ -38,15 +38,7 @@ from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError
 from dpsearch.exact.assumptions import log_ceiling
 from dpsearch.families.functions import Bounds
-from dpsearch.items import (
-    Core,
-    Items,
-    clear_row,
-    copy_row,
-    item_ids,
-    item_values,
-    score_item,
-)
+from dpsearch.items import Core, Items, clear_row, copy_row, item_ids, item_values, score_item
 from dpsearch.prefix_search.dual import Tree
 from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem

@@ -69,8 +69,8 @@ def _features(table: Table, rows: Ints) -> Any:
         values = column.values[rows]
         if column.levels is not None:
             counts = np.bincount(values[values >= 0], minlength=len(column.levels))
-            commonest = np.argsort(-counts, kind="stable")[:_LEVELS]
-            block = (values[:, None] == commonest).astype(np.float64)
+            most_common = np.argsort(-counts, kind="stable")[:_LEVELS]
+            block = (values[:, None] == most_common).astype(np.float64)
             block -= block.mean(axis=0)
         else:
             middle = np.nanmean(values) if not np.isnan(values).all() else 0.0

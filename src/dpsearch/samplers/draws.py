@@ -21,12 +21,7 @@ from dpsearch.problem import Clustering, Problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.options import RunOptions
-from dpsearch.samplers.summaries import (
-    coclustering,
-    evenly_spaced,
-    expected_loss,
-    point_estimate,
-)
+from dpsearch.samplers.summaries import coclustering, evenly_spaced, expected_loss, point_estimate
 
 FORMAT = "dpsearch-draws"
 VERSION = 1

@@ -11,22 +11,11 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.deadline import current
 from dpsearch.dots import BLOCK, gather_size
-from dpsearch.items import (
-    Rows,
-    log_marginals,
-    merged_marginals,
-    rows_of_labels,
-    score_item,
-)
+from dpsearch.items import Rows, log_marginals, merged_marginals, rows_of_labels, score_item
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import size_steps, size_weights
 from dpsearch.problem import Problem
-from dpsearch.state.clusters import (
-    Clusters,
-    drop,
-    empty_clusters,
-    grown,
-)
+from dpsearch.state.clusters import Clusters, drop, empty_clusters, grown
 from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # after these, statistics are computed anew
