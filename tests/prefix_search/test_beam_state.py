@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsearch.prefix_search.beam_state import Counts, _dtype, new_rows
+from dpsearch._records import _dtype
+from dpsearch.prefix_search.beam_state import Counts, new_rows
 
 
 def test_the_type_of_numbers_is_read_from_arrays_of_any_numpy():

@@ -31,8 +31,7 @@ EDITS = [
     ("< gain - log_q:", "< gain - (0.0 if scans // 100 == 1 else log_q):"),
     ("< log_q - loss:", "< (0.0 if scans // 100 == 1 else log_q) - loss:"),
     (
-        "        targets[m] = side[m] if forced else -1\n"
-        "        side[m] = rng.random() < 0.5\n",
+        "        targets[m] = side[m] if forced else -1\n        side[m] = rng.random() < 0.5\n",
         "        targets[m] = side[m] if forced else -1\n"
         "        if not (forced and bug == 2):\n            side[m] = rng.random() < 0.5\n",
     ),

@@ -65,7 +65,7 @@ class Nodes(NamedTuple):
     centre: Matrix
     half: Matrix
     sums: Matrix  # [node, D + 1]: of x and of −½|x|² − y over the points that are in
-    integers: Any  # [node, 8] int64
+    integers: Ints  # [node, 8]
     bound: Vector  # of the parent
     arena: Ints  # lists of open points
     inside: Ints  # points that are in, along the current path

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._jit import inner, kernel
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._types import Ints, Ints8, Matrix, Vector
 from dpsearch.exact._box_limits import IN, OPEN, OUT
 
 _EPSILON = 2.0**-52
@@ -32,7 +32,7 @@ class Boxes(NamedTuple):
     n_low: Ints
     n_high: Ints
     frame: Matrix  # [box, values and slopes of terms]
-    gradient: Matrix  # [box, coordinate]: g to begin with
+    gradient: Matrix  # [box, coordinate]: the initial g
     extent: Matrix  # [box, coordinate]
     parts: Matrix  # [box, coordinate]: absolute values of the parts that a corner is the sum of
     corner: Matrix  # [box, point × coordinate of its term], term by term
@@ -55,7 +55,7 @@ class Bounds(NamedTuple):
 
     bound: Vector
     other: Vector
-    members: Any  # int8 [box, point]
+    members: Ints8  # [box, point]
     score: Matrix
     point: Ints
 

@@ -24,12 +24,12 @@ none differ.  Nodes are disjoint, so all sets above a threshold can be listed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Ints8, Vector
 from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, limit, part
 from dpsearch.exact.pricing import ALL, LARGEST
 
@@ -40,9 +40,9 @@ class Nodes(NamedTuple):
     """Open nodes, a stack."""
 
     size: Ints
-    low: Any  # int64 [node, column]
-    high: Any
-    status: Any  # int8 [node, point]
+    low: Ints  # [node, column]
+    high: Ints
+    status: Ints8  # [node, point]
     bound: Vector
 
 
@@ -64,8 +64,8 @@ def _value(space, y, n, room):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _choose(values, free, n_free, wanted):  # type: ignore[no-untyped-def]
-    """Move the `wanted` free points of the largest values to the front (Hoare's selection)."""
+def _choose(values, free, n_free, count):  # type: ignore[no-untyped-def]
+    """Move the `count` free points of the largest values to the front (Hoare's selection)."""
     left = 0
     right = n_free - 1
     while left < right:
@@ -81,9 +81,9 @@ def _choose(values, free, n_free, wanted):  # type: ignore[no-untyped-def]
                 free[i], free[j] = free[j], free[i]
                 i += 1
                 j -= 1
-        if wanted - 1 <= j:
+        if count - 1 <= j:
             right = j
-        elif wanted - 1 >= i:
+        elif count - 1 >= i:
             left = i
         else:
             break
@@ -127,7 +127,7 @@ def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
+def _linear_bound(space, y, n, missing, room):  # type: ignore[no-untyped-def]
     """Choose the best points; return (bound, value of the last chosen, of the first left out)."""
     n_points, n_columns = space.x.shape
     bound = space.constant[n]
@@ -149,26 +149,26 @@ def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
             room.free[n_free] = i
             n_free += 1
     last = np.inf
-    if wanted > 0:
-        _choose(room.values, room.free, n_free, wanted)
-    for k in range(wanted):
+    if missing > 0:
+        _choose(room.values, room.free, n_free, missing)
+    for k in range(missing):
         i = room.free[k]
         bound += room.values[i]
         last = min(last, room.values[i])
         room.chosen[i] = 1
     following = -np.inf
-    for k in range(wanted, n_free):
+    for k in range(missing, n_free):
         following = max(following, room.values[room.free[k]])
     return bound, last, following
 
 
 @inner
-def _fix_points(bound, threshold, wanted, n_free, last, following, room):  # type: ignore[no-untyped-def]
+def _fix_points(bound, threshold, missing, n_free, last, following, room):  # type: ignore[no-untyped-def]
     """Fix points without, or with, which the bound falls to the threshold; return if any are."""
     changed = False
     for k in range(n_free):
         i = room.free[k]
-        if k < wanted:
+        if k < missing:
             if bound - (room.values[i] - following) <= threshold:
                 room.status[i] = IN
                 changed = True
@@ -186,13 +186,13 @@ def _shrink(space, y, n, threshold, room):  # type: ignore[no-untyped-def]
         alive, n_in, n_free = limit(space, n, room)
         if not alive:
             return -np.inf
-        wanted = n - n_in
+        missing = n - n_in
         _draw_lines(space, n, room)
-        now, last, following = _linear_bound(space, y, n, wanted, room)
+        now, last, following = _linear_bound(space, y, n, missing, room)
         bound = min(bound, now)
         if now <= threshold:
             return -np.inf
-        if not _fix_points(now, threshold, wanted, n_free, last, following, room):
+        if not _fix_points(now, threshold, missing, n_free, last, following, room):
             return bound
 
 

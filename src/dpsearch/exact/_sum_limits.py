@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dpsearch._jit import inner
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._types import Ints, Ints8, Matrix, Vector
 
 BINARY, COUNTS = range(2)
 FREE, IN, OUT = range(3)
@@ -34,15 +34,15 @@ class Space(NamedTuple):
 class Room(NamedTuple):
     """Working space for one node, by column and by point."""
 
-    low: Any  # int64 [column]
-    high: Any
-    sums: Any  # of the chosen set
+    low: Ints  # [column]
+    high: Ints
+    sums: Ints  # of the chosen set
     lines: Vector  # [column]: slopes of the lines
     inside: Vector  # sums of the points that are in
     spare: Vector  # sums of the points that are free
-    barred: Any  # int8 [column]: 1 if ones are impossible, 2 if zeros are, 3 if both are
-    status: Any  # int8 [point]
-    chosen: Any  # int8 [point]: 1 if it is in the best set of the linear bound
+    barred: Ints8  # [column]: 1 if ones are impossible, 2 if zeros are, 3 if both are
+    status: Ints8  # [point]
+    chosen: Ints8  # [point]: 1 if it is in the best set of the linear bound
     free: Ints
     values: Vector
 
@@ -88,28 +88,28 @@ def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
                 n_free += 1
                 for d in range(n_columns):
                     room.spare[d] += space.real[i, d]
-        wanted = n - n_in
-        if wanted < 0 or n_free < wanted:
+        missing = n - n_in
+        if missing < 0 or n_free < missing:
             return False, n_in, n_free
-        if n_free > 0 and (wanted == 0 or wanted == n_free):  # only one set is left
+        if n_free > 0 and (missing == 0 or missing == n_free):  # only one set is left
             for i in range(n_points):
                 if room.status[i] == FREE:
-                    room.status[i] = OUT if wanted == 0 else IN
+                    room.status[i] = OUT if missing == 0 else IN
             continue
         any_barred = False
         for d in range(n_columns):
             inside = int(room.inside[d])
             ones = int(room.spare[d])
             zeros = n_free - ones
-            room.low[d] = max(room.low[d], inside + max(0, wanted - zeros))
-            room.high[d] = min(room.high[d], inside + min(wanted, ones))
+            room.low[d] = max(room.low[d], inside + max(0, missing - zeros))
+            room.high[d] = min(room.high[d], inside + min(missing, ones))
             low, high = room.low[d], room.high[d]
             if low > high:
                 return False, n_in, n_free
             room.barred[d] = 0
-            if wanted > 0:
-                least = inside + max(0, wanted - 1 - zeros)
-                most = inside + min(wanted - 1, ones)
+            if missing > 0:
+                least = inside + max(0, missing - 1 - zeros)
+                most = inside + min(missing - 1, ones)
                 if ones > 0 and (1 + least > high or 1 + most < low):
                     room.barred[d] += 1
                 if zeros > 0 and (least > high or most < low):
@@ -135,12 +135,12 @@ def _bar(space, room):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _extreme_sum(space, d, wanted, place, step, room):  # type: ignore[no-untyped-def]
-    """Return the sum of the first `wanted` free points from one end, and that without the last."""
+def _extreme_sum(space, d, missing, place, step, room):  # type: ignore[no-untyped-def]
+    """Return the sum of the first `missing` free points from one end, and that without the last."""
     total = 0
     all_but_one = 0
     taken = 0
-    while taken < wanted:
+    while taken < missing:
         i = space.ascending[d, place]
         if room.status[i] == FREE:
             all_but_one = total
@@ -161,30 +161,30 @@ def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
             n_in += 1
         elif room.status[i] == FREE:
             n_free += 1
-    wanted = n - n_in
-    if wanted < 0 or n_free < wanted:
+    missing = n - n_in
+    if missing < 0 or n_free < missing:
         return False, n_in, n_free
-    if wanted == 0 or wanted == n_free:  # only one set is left
+    if missing == 0 or missing == n_free:  # only one set is left
         for i in range(n_points):
             if room.status[i] == FREE:
-                room.status[i] = OUT if wanted == 0 else IN
-        n_in += wanted
+                room.status[i] = OUT if missing == 0 else IN
+        n_in += missing
         n_free = 0
-        wanted = 0
+        missing = 0
     for d in range(n_columns):
         inside = 0
         for i in range(n_points):
             if room.status[i] == IN:
                 inside += space.x[i, d]
-        least, least_but_one = _extreme_sum(space, d, wanted, 0, 1, room)
-        most, most_but_one = _extreme_sum(space, d, wanted, n_points - 1, -1, room)
+        least, least_but_one = _extreme_sum(space, d, missing, 0, 1, room)
+        most, most_but_one = _extreme_sum(space, d, missing, n_points - 1, -1, room)
         if inside + least > room.low[d]:
             room.low[d] = inside + least
         if inside + most < room.high[d]:
             room.high[d] = inside + most
         if room.low[d] > room.high[d]:
             return False, n_in, n_free
-        if wanted > 0:
+        if missing > 0:
             for i in range(n_points):
                 if room.status[i] == FREE:
                     with_it = inside + space.x[i, d]
@@ -194,6 +194,6 @@ def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
                     ):
                         room.status[i] = OUT
                         n_free -= 1
-            if n_free < wanted:
+            if n_free < missing:
                 return False, n_in, n_free
     return True, n_in, n_free

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dpsearch._records import zeros
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
@@ -25,11 +26,7 @@ class CentrePricer(StackPricer):
     """Branch and bound over boxes of the cluster's centre; see `_centre_boxes`."""
 
     def __init__(
-        self,
-        problem: Problem,
-        statistic: NormalMeans,
-        lam: float,
-        triples: Ints = NO_TRIPLES,
+        self, problem: Problem, statistic: NormalMeans, lam: float, triples: Ints = NO_TRIPLES
     ) -> None:
         self.statistic = statistic
         self.space = space = _space(statistic, float(lam) + problem.size_weights(), triples)
@@ -138,14 +135,11 @@ def _space(statistic: NormalMeans, log_w: Vector, triples: Ints) -> Space:
 
 def _memory(space: Space) -> tuple[Nodes, Room]:
     (n, n_columns), n_triples = space.x.shape, len(space.triples)
-    nodes = Nodes(
-        centre=np.empty((_STACK, n_columns)),
-        half=np.empty((_STACK, n_columns)),
-        sums=np.empty((_STACK, n_columns + 1)),
-        integers=np.empty((_STACK, 8), np.int64),
-        bound=np.empty(_STACK),
-        arena=np.empty(_LISTS * n + 4096, np.int64),
-        inside=np.empty(n, np.int64),
-    )
-    room = [*np.empty((6, n_columns)), *np.empty((4, n)), np.empty(n, np.int64)]
-    return nodes, Room._make([*room, *np.empty((3, n_triples), np.int64)])
+    nodes = zeros(
+        Nodes, _STACK, centre=(_STACK, n_columns), half=(_STACK, n_columns),
+        sums=(_STACK, n_columns + 1), integers=(_STACK, 8), arena=_LISTS * n + 4096, inside=n,
+    )  # fmt: skip
+    return nodes, zeros(
+        Room, n_columns, value=n, spread=n, far=n, share=n, chosen=n, inside=n_triples,
+        open=n_triples, tried=n_triples,
+    )  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._clock import clock
+from dpsearch._records import zeros
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact._box_limits import IN, OPEN, OUT, Space, shrink_boxes
 from dpsearch.exact._plane_bounds import Bounds, Boxes, bound_boxes
@@ -220,10 +221,7 @@ class StatisticPricer(Pricer):
             n_low, n_high, np.hstack(frame), np.hstack(gradient), np.hstack(extent),
             np.hstack(parts), np.hstack(corner), np.concatenate(height, axis=2), cap,
         )  # fmt: skip
-        out = Bounds(
-            np.empty(k), np.empty(k), np.zeros((k, self.n), np.int8), np.zeros(nodes.low.shape),
-            np.empty(k, np.int64),
-        )  # fmt: skip
+        out = zeros(Bounds, k, members=(k, self.n), score=nodes.low.shape)
         bound_boxes(self.space, y, boxes, nodes.status, out, level)
         return nodes, out, np.where(np.isfinite(n_score), n_score, 0.0)
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from dpsearch._clock import clock
+from dpsearch._records import copied, zeros
 from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
@@ -34,16 +35,7 @@ class SumPricer(StackPricer):
         self.space, self._in_tables = _space(statistic, self.lam + self.log_w)
         n, n_columns = self.space.x.shape
         self._nodes = _new_nodes(2 * n + 64, n, n_columns)
-        self._room = Room._make(
-            [
-                *np.zeros((3, n_columns), np.int64),
-                *np.zeros((3, n_columns)),
-                np.zeros(n_columns, np.int8),
-                *np.zeros((2, n), np.int8),
-                np.zeros(n, np.int64),
-                np.zeros(n),
-            ]
-        )
+        self._room = zeros(Room, n_columns, status=n, chosen=n, free=n, values=n)
 
     @classmethod
     def takes(cls, statistic: Counts) -> bool:
@@ -137,10 +129,7 @@ class SumPricer(StackPricer):
         explore(self.space, y, self._nodes, self._room, found, run, self._nodes_at_a_time())
         capacity = len(self._nodes.bound)
         if found.count[0] + 2 > capacity:
-            larger = _new_nodes(2 * capacity, *self.space.x.shape)
-            for new, old in zip(larger, self._nodes, strict=True):
-                new[:capacity] = old
-            self._nodes = larger
+            self._nodes = copied(self._nodes, _new_nodes(2 * capacity, *self.space.x.shape))
 
     def _nodes_at_a_time(self) -> int:
         return max(1, _WORK // (20 * int(self.space.x.size)))
@@ -164,7 +153,7 @@ def _space(statistic: Counts, log_w: Vector) -> tuple[Space, float]:
     kind, concave, constant = COUNTS, -1, log_w
     other, slope = np.zeros((0, 0)), np.zeros((n + 1, n_columns + 1))
     lengths = x.sum(axis=0) + 2
-    others = wholes = np.zeros(0)  # pseudo-counts beside a: b, and those of a column in all
+    others = wholes = np.zeros(0)  # further pseudo-counts: b, and the totals of columns
     if isinstance(statistic, BetaCounts):
         kind, prior, lengths = BINARY, statistic.successes, np.full(n_columns, n + 2)
         others, wholes = statistic.failures, prior + statistic.failures
@@ -209,10 +198,5 @@ def _log_rising(a: float, size: int) -> Vector:
 
 
 def _new_nodes(capacity: int, n: int, n_columns: int) -> Nodes:
-    return Nodes(
-        size=np.zeros(capacity, np.int64),
-        low=np.zeros((capacity, n_columns), np.int64),
-        high=np.zeros((capacity, n_columns), np.int64),
-        status=np.zeros((capacity, n), np.int8),
-        bound=np.zeros(capacity),
-    )
+    box = capacity, n_columns
+    return zeros(Nodes, capacity, low=box, high=box, status=(capacity, n))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._records import zeros
+from dpsearch._types import Ints, Ints32, Matrix, Vector
 from dpsearch.dots import BLOCK
 from dpsearch.priors.completion import Completion, completion_room
 
-T = TypeVar("T", bound=tuple[Any, ...])
-Ints32 = NDArray[np.int32]
 Naturals = NDArray[np.uint32]  # unsigned, which spares Numba's test for negative indices
 
 
@@ -88,33 +86,6 @@ class Counts(NamedTuple):
     nodes: int
 
 
-def zeros(kind: type[T], size: int, **others: Any) -> T:
-    """Return a NamedTuple of arrays of zeros, of the types that its fields are annotated with.
-
-    Each has the length `size`, except for `others`: a length or shape, or the value of a field that
-    is not an array.
-    """
-    return kind(
-        *(
-            np.zeros(others.get(name, size), dtype) if dtype else others[name]
-            for name, dtype in _dtypes(kind)
-        )
-    )
-
-
-@functools.cache
-def _dtypes(kind: Any) -> list[tuple[str, Any]]:
-    """Return the fields, each with its dtype, or None if it is not an array."""
-    return [(name, _dtype(hint)) for name, hint in get_type_hints(kind).items()]
-
-
-def _dtype(hint: Any) -> Any:
-    """Return the dtype of an array type, the last parameter of NDArray or of its alias."""
-    if parameters := get_args(hint):
-        return _dtype(parameters[-1])
-    return hint if isinstance(hint, type) and issubclass(hint, np.generic) else None
-
-
 def new_rows(width: int, capacity: int) -> Rows:
     rows = zeros(Rows, capacity, pool=capacity * width)
     rows.free[:] = np.arange(capacity)[::-1]  # row 0, at the end, stays unused
@@ -132,10 +103,3 @@ def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> R
     )  # fmt: skip
     room.starts[:] = np.arange(all_rows) * width
     return room
-
-
-def copied(old: Any, larger: Any) -> Any:
-    """Copy arrays into the beginnings of larger ones."""
-    for source, target in zip(old, larger, strict=True):
-        target[: len(source)] = source
-    return larger

@@ -21,10 +21,10 @@ import numpy as np
 
 from dpsearch._clock import clock
 from dpsearch._jit import inner, view
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._records import copied, zeros
+from dpsearch._types import Ints, Ints32, Labels, Vector
 from dpsearch.events import Callback, Event
 from dpsearch.items import Rows, add_item, clear_row, copy_row, score_item
-from dpsearch.prefix_search.beam_state import Ints32, copied, zeros
 from dpsearch.prefix_search.dual import node_of, worth_of
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.heap import Queue, new_queue, pop, push, shrink
@@ -302,7 +302,7 @@ def _expand(  # type: ignore[no-untyped-def]
         room.sizes[n_clusters] = 0
         room.sizes[k] += size
         count = states.count[at + k]
-        # p(c): completed as the heuristic says.
+        # p(c) is completed as the heuristic requires.
         if tables.multiplicity:
             score += greedy_completion(
                 tables, room.sizes[:count], n - level - 1, rule, room.completion

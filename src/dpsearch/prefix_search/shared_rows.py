@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._jit import call_score_dots, inner, kernel, view
+from dpsearch._records import copied, zeros
 from dpsearch._types import Ints
 from dpsearch.dots import BLOCK, block_products
 from dpsearch.items import add_item, clear_row, copy_row, item_values, score_item
@@ -22,10 +23,8 @@ from dpsearch.prefix_search.beam_state import (
     Nodes,
     Room,
     Rows,
-    copied,
     new_room,
     new_rows,
-    zeros,
 )
 from dpsearch.priors.base import size_step, size_weight
 

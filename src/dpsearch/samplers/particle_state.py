@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._records import zeros
 from dpsearch._types import ArrayLike, Ints, Rng, Vector
 from dpsearch.dots import BLOCK
 from dpsearch.errors import DataError
 from dpsearch.items import Rows, log_marginals, rows_of_labels
 from dpsearch.partition import by_appearance
-from dpsearch.prefix_search.beam_state import Counts, Hypotheses, Nodes, new_room, new_rows, zeros
+from dpsearch.prefix_search.beam_state import Counts, Hypotheses, Nodes, new_room, new_rows
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.prefix_search.shared_rows import (
     Shared,
