@@ -140,7 +140,7 @@ class Bernoulli(Levels):
     Parameters
     ----------
     successes, failures
-        How many ones and zeros the prior counts for: scalars, or one number per column.
+        The prior counts of ones and zeros: scalars, or one number per column.
 
     Examples
     --------

@@ -53,8 +53,8 @@ class Categorical(Levels):
     concentration
         The Dirichlet parameter of each level: one number for all columns, or one per column.
     n_levels
-        How many levels columns have: one number for all, one per column, or None for the largest
-        code of each column in the data, plus one.
+        The number of levels: one number for all columns, one per column, or None for the largest
+        code of each column in the data plus 1.
 
     Examples
     --------

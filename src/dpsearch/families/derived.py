@@ -33,16 +33,16 @@ _NO_COEFFICIENT = 1e-9  # … and the least coefficient if there is no error
 
 @dataclass(frozen=True)
 class Derived(Transformed):
-    """Any family, of a table in which some columns follow from the others.
+    """Any family, for a table in which some columns are linear functions of the others.
 
     Parameters
     ----------
     family
-        What the other columns have.
+        The family of the columns that are not derived.
     derived
-        The numbers of the columns that follow from the others.
+        The indices of the derived columns.
     coefficients, constants
-        a and c: for each of them a row with a number for every other column, and a number.
+        a and c: for each derived column a row with a number for every other column, and a number.
 
     Examples
     --------

@@ -201,11 +201,11 @@ class DiagonalGaussian(Family):
     Parameters
     ----------
     prior_mean
-        Where cluster means are expected.
+        The prior mean of cluster means.
     prior_strength
-        How many points the prior on the mean counts for.
+        The weight of the prior on the mean, as a number of points.
     shape, scale
-        Of the inverse-gamma prior on the variance, whose mean is scale / (shape − 1).
+        Parameters of the inverse-gamma prior on the variance, whose mean is scale / (shape − 1).
 
     All are scalars, or one number per column.
 

@@ -47,9 +47,9 @@ class FullGaussian(Family):
     Parameters
     ----------
     prior_mean
-        Where cluster means are expected: a scalar, or one number per column.
+        The prior mean of cluster means: a scalar, or one number per column.
     prior_strength
-        How many points the prior on the mean counts for.
+        The weight of the prior on the mean, as a number of points.
     degrees
         Degrees of freedom of the inverse-Wishart prior, above the number of columns less one;
         None for the number of columns plus two, with which the mean covariance is `scale`.

@@ -43,14 +43,15 @@ _LARGEST = 300.0  # the largest exponent of values that are drawn
 
 @dataclass(frozen=True)
 class Johnson(Transformed):
-    """Gaussians of bent columns: skewed or heavy-tailed numbers, correlated within clusters.
+    """Gaussians of transformed columns: skewed or heavy-tailed values, correlated within clusters.
 
     Parameters
     ----------
     family
-        What the bent columns have: `FullGaussian`, or `DiagonalGaussian` if they are independent.
+        The family of the transformed columns: `FullGaussian`, or `DiagonalGaussian` if they are
+        independent within clusters.
     centre, bend
-        c and b, scalars or one number per column; a column with bend 0 is as it is.
+        c and b, scalars or one number per column; a column with bend 0 is not transformed.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class Johnson(Transformed):
         return cls(read(fields.get("family")), **plain)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        """Return the value whose z is the mean, `centre`, and what the bent columns have."""
+        """Return `centre`, the value whose z is the mean, and the posterior of the columns z."""
         bent = self.family.posterior(row, n_features)
         return {"centre": self.inverse(bent["mean"])} | {f"bent_{k}": v for k, v in bent.items()}
 

@@ -48,15 +48,15 @@ class LinearRegression(Family):
     Parameters
     ----------
     target
-        The column to explain: its number, −1 for the last, or its name if the table has names.
+        The dependent column: its index, −1 for the last, or its name if the table has names.
     centre
-        Where covariates and target are centred, a scalar or one number per column: the intercept is
-        that at the covariates' centres, and is expected at the target's.
+        The centres of covariates and target, a scalar or one number per column: the intercept is
+        the value at the covariates' centres, and its prior mean is the target's centre.
     slope_variance
         Prior variance of the covariates' coefficients, relative to the variance of the noise: a
         scalar, or one number per column, of which the target's is not used.
     intercept_variance
-        The same of the intercept.
+        The same for the intercept.
     shape, scale
         Of the inverse-gamma prior on the variance of the noise.
 

@@ -28,7 +28,7 @@ class LogNormal(DiagonalGaussian):
     Parameters
     ----------
     prior_mean, prior_strength, shape, scale
-        As of `DiagonalGaussian`, for the logarithms.
+        As in `DiagonalGaussian`, for the logarithms.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from dpsearch.families.rounded_gaussian import log_interval
 
 @dataclass(frozen=True)
 class Ordinal(Located):
-    """Whole numbers from a lowest to a highest level: a normal value that was cut, on nodes.
+    """Integers from a lowest to a highest level: a normal value cut into levels, on nodes.
 
     Parameters
     ----------

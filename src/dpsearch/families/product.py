@@ -36,7 +36,7 @@ class Product(Composite):
     Parameters
     ----------
     parts
-        Pairs of a family and the numbers of its columns.  Every column is in exactly one.
+        Pairs of a family and the indices of its columns.  Every column is in exactly one pair.
 
     Examples
     --------

@@ -98,21 +98,21 @@ class ProjectedGaussian(Family):
     centre
         What is subtracted before projecting: a scalar, or one number per column.
     prior_mean, prior_strength, degrees, scale
-        As for `FullGaussian`, of the projections.
+        As in `FullGaussian`, for the projections.
     loadings
-        The matrix B, with AB = I: a row with projections z is expected to be m + Bz.  By default
+        The matrix B, with AB = I: a row with projections z has the expectation m + Bz.  By default
         the pseudo-inverse of A.
     residual_variance
-        The variances ψ of what the projections do not tell of the columns: a scalar, or one number
-        per column.  They matter to draws of rows and to rows with gaps alone.
+        The variances ψ of the columns given the projections: a scalar, or one number per column.
+        They are used only for draws of rows and for rows with gaps.
     total
-        If given, the columns are counts u at this sum T, and x is as above.
+        If given, the columns are counts u, scaled to this total T; see above for x.
     dispersion
         α of counts; None for square roots of counts.
     logged
         Whether a table of counts holds log(1 + u) in place of u.
     given_total
-        The sum Σu of the rows that come back from x; by default `total`.
+        The total Σu of rows that are mapped back from x; by default `total`.
 
     Examples
     --------

@@ -56,15 +56,15 @@ class Quadrature(ByNodes):
         `log_density(x, theta)` returns log p(x | θ) of a value; or the name of a function that
         `register_density` knows.
     nodes, log_weights
-        The values of θ on which the prior lies, numbers or pairs of numbers, and the logarithms of
-        their prior probabilities, but for a constant; by default all are the same.  They are the
-        same for all columns, or a list for each column.  The integral over θ in the marginal
-        likelihood is a sum over the nodes, so they must cover the parameters that clusters may
-        have, and lie closer than a cluster of many rows can tell apart.
+        The values of θ that have prior mass, numbers or pairs of numbers, and the logarithms of
+        their prior probabilities up to a constant; by default these are equal.  They are the same
+        for all columns, or a list for each column.  The integral over θ in the marginal likelihood
+        is a sum over the nodes, so they must cover the parameters that clusters may have, and be
+        closer to each other than the resolution of a cluster of many rows.
     support
         The smallest and the largest value for draws and means; by default from the data.
     whole
-        Whether values are whole numbers.
+        Whether values are integers.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from dpsearch.families.located import Located
 
 @dataclass(frozen=True)
 class RoundedGaussian(Located):
-    """Whole numbers that are rounded normal values, mean and standard deviation on nodes.
+    """Integers that are rounded normal values, with mean and standard deviation on nodes.
 
     Parameters
     ----------

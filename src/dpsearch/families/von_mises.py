@@ -41,18 +41,18 @@ _UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of uniform angles
 
 @dataclass(frozen=True)
 class VonMises(Located):
-    """Angles and other numbers that go round: von Mises' distribution on nodes.
+    """Angles and other circular values: von Mises' distribution on nodes.
 
     Parameters
     ----------
     nodes, log_weights
-        Rows of location and κ^(−½) in radians, period and the value at which a turn begins (0 if
-        left out), and their prior; by default placed all around, with turns that begin where those
-        of the data do: 0, or half a turn below 0.
+        Rows of location and κ^(−½) in radians, period and the value at which a period begins (by
+        default 0), and their prior; by default placed around the circle, with a period that begins
+        as in the data: at 0, or half a period below 0.
     period
-        After which values begin again: 2π, 360, 24 for hours, 12 for months.  A scalar, or one
-        number per column.  By default what the columns' names say (hour, month, direction …), or
-        2π or 360 by their range.
+        The period of the values: 2π, 360, 24 for hours, 12 for months.  A scalar, or one number per
+        column.  By default the one that a column's name suggests (hour, month, direction …), or 2π
+        or 360, by the range.
 
     Examples
     --------

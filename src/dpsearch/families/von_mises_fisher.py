@@ -74,18 +74,18 @@ def concentration_of(sizes: Vector, lengths: Vector, n_features: int) -> Vector:
 class VonMisesFisher(Family):
     """Directions with unknown mean direction and concentration.
 
-    Rows have the length 1 within a thousandth, and are normalised exactly.
+    Rows must have length 1 within a thousandth, and are normalised exactly.
 
     Parameters
     ----------
     concentration
         The least and the largest concentration κ of a cluster, or one number if it is known.  None
-        for D/10 to 50 D, in D columns.
+        means D/10 to 50 D, in D columns.
     mean_direction
-        Where mean directions of clusters are expected: a vector of any length above 0, one number
-        per column, or None for a uniform prior.
+        The prior mean direction of clusters: a vector of any length above 0, one number per column,
+        or None for a uniform prior.
     prior_strength
-        How many points in this direction the prior counts for.
+        The weight of the prior, as a number of points in this direction.
 
     Examples
     --------
