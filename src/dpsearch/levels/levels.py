@@ -134,11 +134,12 @@ class Levels:
 
 
 def find_levels(
-    mixture: Mixture, items: Items, labels: Labels, matrix: Any, *, halves: bool = True
+    mixture: Mixture, items: Items | None, labels: Labels, matrix: Any, *, halves: bool = True
 ) -> Levels:
     """Find the levels of a mixture, given items with its components as labels.
 
-    `matrix` has the rows of the items, each repeated as often as the item's size says.
+    `matrix` has the rows of the items, each repeated as often as the item's size says.  Without
+    items they are its rows, of which few are needed.
     """
     n = mixture.n_components
     if n == 1:
@@ -146,9 +147,12 @@ def find_levels(
                     np.zeros((1, 1)), np.zeros(1))  # fmt: skip
         return Levels(tree, False, "", np.ones(1))
     rng = np.random.default_rng(0)
-    chosen = _sample(items.sizes, rng)
-    items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
+    chosen = _sample(np.ones(len(labels), np.int64) if items is None else items.sizes, rng)
     labels, matrix = labels[chosen], matrix[chosen]
+    if items is None:
+        items, _ = mixture.model.items(matrix)
+    else:
+        items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     log_r = mixture.log_memberships(items, labels)
     # Any level may be requested later, so the tree is always that of tempered overlaps.
     tree = grow(overlap(log_r, TEMPER), mixture.sizes)

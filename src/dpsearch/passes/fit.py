@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._threads import each, single_products
+from dpsearch._threads import each, shared, single_products
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import n_threads
 from dpsearch.automatic import choose, codes_in_words, recognise_codes
@@ -74,6 +74,7 @@ _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be
 _MOST_ROUNDS = 1000  # where refinement is to converge
 _CHUNKS_OF_SHARD = 4  # in memory: a thread that waits for the next shard waits less often
 _SURVEYED = 1 << 14  # rows in memory at a time, in the first look
+_LOOKED_UP = 1 << 12  # rows of the sample at a time, when they are put in order
 MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
@@ -319,10 +320,9 @@ class ShardsFit:
             labels, value, converged=converged, seconds=self.history.elapsed,
             trace=self.history.trace, weights=weights,
         )  # fmt: skip
-        items, _ = model.items(sample.matrix)
         of_sample = labels[sample.numbers] if self.client is None else batch.sample_labels()
         with current().during("finding levels"):
-            levels = find_levels(mixture, items, of_sample, sample.matrix)
+            levels = find_levels(mixture, None, of_sample, sample.matrix)
         state = FittedState(
             mixture, found, start.reason, levels, self.opened.schema, weights=weights,
             codes=encoding.codes,
@@ -400,9 +400,26 @@ def drawn(surveys: Sequence[Survey], begins: Sequence[int]) -> tuple[Any, Ints]:
     decisive = stacked([one.decisive for one in surveys])
     which = [begin + one.decisive_rows for begin, one in zip(begins, surveys, strict=True)]
     chosen = decisive_rows(decisive) if decisive.shape[0] else np.empty(0, np.int64)
-    sample = stacked([*(one.sample for one in surveys), decisive[chosen]])
+    samples = [part for one in surveys for part in one.samples]
+    sample = stacked([*samples, decisive[chosen]])
     order = content_order(CheckedTable(sample))
-    return sample[order], np.concatenate([*rows, np.concatenate(which)[chosen]])[order]
+    numbers = np.concatenate([*rows, np.concatenate(which)[chosen]])
+    return _in_order(sample, order), numbers[order]
+
+
+def _in_order(matrix: Any, order: Ints) -> Any:
+    """Return the rows of a matrix in another order."""
+    if sp.issparse(matrix):
+        return matrix[order]
+    out = np.empty_like(matrix)
+
+    def write(begin: int) -> None:
+        at = slice(begin, begin + _LOOKED_UP)
+        np.take(matrix, order[at], axis=0, out=out[at], mode="clip")
+
+    for _ in shared(write, range(0, len(order), _LOOKED_UP)):
+        pass
+    return out
 
 
 def with_values(table: CheckedTable, numbers: Ints) -> Sample:

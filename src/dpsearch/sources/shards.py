@@ -147,12 +147,17 @@ def begins_of(shards: Sequence[Shard]) -> list[int]:
 class Survey(NamedTuple):
     """What the first pass over a shard found."""
 
-    sample: Any  # rows drawn at random
+    samples: list[Any]  # of its parts, rows drawn at random
     gaps: bool
     rows: Ints  # the indices of the sample
     decisive: Any  # further rows, which show what a family must allow for
     decisive_rows: Ints  # their indices
     digest: int
+
+    @property
+    def sample(self) -> Any:
+        """The rows drawn at random."""
+        return stacked(self.samples)
 
 
 def survey(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Survey:
@@ -166,7 +171,7 @@ def survey_part(part: Shard, first: int, drawn: Ints) -> Survey:
     rows = drawn[(drawn >= first) & (drawn < first + part.n_rows)]
     decisive = decisive_rows(matrix)
     return Survey(
-        matrix[rows - first], has_gaps(matrix), rows, matrix[decisive], first + decisive,
+        [matrix[rows - first]], has_gaps(matrix), rows, matrix[decisive], first + decisive,
         digest(matrix),
     )  # fmt: skip
 
@@ -178,7 +183,7 @@ def joined_surveys(parts: Sequence[Survey]) -> Survey:
     chosen = decisive_rows(decisive) if decisive.shape[0] else np.empty(0, np.int64)
     further = chosen[~np.isin(numbers[chosen], rows)]
     return Survey(
-        stacked([one.sample for one in parts]), any(one.gaps for one in parts), rows,
+        [one for part in parts for one in part.samples], any(one.gaps for one in parts), rows,
         decisive[further], numbers[further], sum(one.digest for one in parts) % 2**64,
     )  # fmt: skip
 
