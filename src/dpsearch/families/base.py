@@ -104,21 +104,21 @@ class Family(Described):
 
     @abstractmethod
     def parameters(self, n_features: int, X: Any) -> Vector:
-        """Flat vector of hyperparameters and tables.  Tables may be sized to the data."""
+        """Return a flat vector of hyperparameters and tables, whose sizes may depend on X."""
 
     @abstractmethod
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        """The cluster's posterior parameters, for people to read."""
+        """Return the cluster's posterior parameters by name, for people to read."""
 
     @classmethod
     @abstractmethod
     def examples(cls) -> list[Example]:
-        """Data sets small and varied enough to test the family with."""
+        """Return data sets that are small and varied enough to test the family."""
 
     # -- hyperparameters -----------------------------------------------------------------------
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Every hyperparameter by the name that `rescaled` knows it by."""
+        """Return every hyperparameter by its name in `rescaled`."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return {field.name: getattr(self, field.name) for field in fields}
 
@@ -133,7 +133,7 @@ class Family(Described):
         )
 
     def column(self, d: int, n_features: int) -> Self:
-        """The same for one column on its own, where columns are independent."""
+        """Return the family of a single column, if columns are independent."""
         vectors = {name: v for name, v in self.hyperparameters().items() if np.ndim(v) == 1}
         own = {name: np.asarray(v)[d if len(v) > 1 else 0].item() for name, v in vectors.items()}
         return self.with_parameters(**own)
@@ -144,9 +144,9 @@ class Family(Described):
         """Raise `DataError` if the values cannot come from this family."""
 
     def check_support(self, X: Any, bad: Any, wanted: str) -> None:
-        """Raise at the first value that is outside the support; gaps are not.
+        """Raise `DataError` at the first value outside the support, leaving out gaps.
 
-        `bad` says it of each value of X, or of those that a sparse X stores.
+        `bad` says which values of X, or of those that a sparse X stores, are outside.
         """
         values = X.data if sp.issparse(X) else X
         at = np.flatnonzero(bad & ~np.isnan(values))
@@ -164,19 +164,19 @@ class Family(Described):
         return out
 
     def resolve(self, X: Any) -> Self:
-        """Return the family with everything filled in that it takes from the data."""
+        """Return the family with all hyperparameters that it derives from the data."""
         return self
 
     def encode(self, X: Any) -> Any:
-        """Return the data as the functions want them, for example centred and scaled."""
+        """Return the data in the form that the functions need, for example centred and scaled."""
         return X
 
     def log_base(self, X: Any) -> Vector:
-        """Log of each row's factor that no cluster changes: multinomial coefficients, Jacobians."""
+        """Return the log of factors that do not depend on clusters: coefficients, Jacobians."""
         return np.zeros(X.shape[0])
 
     def variant(self) -> Functions:
-        """The functions to use with these hyperparameters."""
+        """Return the functions for these hyperparameters."""
         return self.functions
 
     def bound_width(self, n_features: int) -> int:
@@ -184,7 +184,7 @@ class Family(Described):
         return self.row_size(n_features)
 
     def counts_in_row(self, n_features: int) -> slice | Ints | None:
-        """Return which numbers of a row are integers not below 0: kernels may index by them."""
+        """Return the positions of integers ≥ 0 in a row, by which kernels may index."""
         if self.row_layout() is None:
             return None
         return layout.counts(self.row_layout(), self.row_size(n_features))
@@ -193,73 +193,73 @@ class Family(Described):
 
     @classmethod
     def suggest(cls, X: Any) -> Self:
-        """Hyperparameters to start from.  Units must not matter."""
+        """Return hyperparameters to start from, which must not depend on units."""
         return cls()
 
     @classmethod
     def suggest_for(cls, table: CheckedTable) -> Self:
-        """Return what `suggest` does; the names of a table's columns may say more."""
+        """Return what `suggest` returns; a family may also use the names of the columns."""
         return cls.suggest(table.matrix)
 
     def learned(self, X: Any, labels: Ints) -> Self:
-        """Hyperparameters for data of which a partition is known; see `families.learning`.
+        """Return hyperparameters for data with a known partition; see `families.learning`.
 
-        Called of what `suggest` made of all the data; X may be a sample of them.
+        `self` is what `suggest` returned for all the data; X may be a sample of them.
         """
         return self
 
     def simpler(self, X: Any) -> Simpler | None:
-        """A family with fewer numbers a cluster, to find clusters to begin with."""
+        """Return a family with fewer parameters per cluster, which finds clusters to start from."""
         return None
 
     # -- capabilities, None by default; see `families.capabilities` ----------------------------
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
-        """What a cluster says of each column: for `explain`, `impute` and the report."""
+        """Return evidence and centres of columns in a cluster: for `explain`, `impute`, reports."""
         return None
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
-        """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
+        """Return draws from a cluster's posterior predictive: for `sample` and `outliers`."""
         return None
 
     def narrow(self, n_features: int) -> tuple[Family, int]:
-        """A family of few columns with the same rows of statistics, and their number.
+        """Return a family of few columns with the same rows of statistics, and their number.
 
-        The density of a row of the table is that of a row of these columns.
+        The density of a row of the table is that of the row of these columns.
         """
         return self, n_features
 
     def lengths(self, X: Any) -> Matrix:
-        """What the model takes as given of each row, [rows, any number]: a document's length."""
+        """Return what is not modelled of each row, [rows, any number]: a document's length."""
         return np.empty((X.shape[0], 0))
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps | None:
-        """What clusters say of rows with missing values: for `predict` and `impute`."""
+        """Return densities and fillings of rows with missing values: for `predict`, `impute`."""
         return skipped(self, rows, n_features) if self.takes_gaps else None
 
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
-        """A row as one of the same family with other hyperparameters: for streams to learn on."""
+        """Return a row under other hyperparameters, so that streams can learn them."""
         return None
 
     @property
     def learns_on(self) -> bool:
-        """Whether hyperparameters may change when of the data only rows of statistics are left."""
+        """Whether hyperparameters may change when only rows of statistics are left of the data."""
         return type(self).restated is not Family.restated
 
     def restatable(self, other: Any) -> Any:
-        """The other one, as far as rows can be restated as its own."""
+        """Return `other` if rows can be restated under it, else this family."""
         return other if self.learns_on else self
 
     def log_ceiling(self, X: Any) -> Vector | None:
-        """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
+        """Return a bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
         return None
 
     def linear(self, n_features: int) -> LinearForm | None:
-        """Features and log H as a function of their totals: for passes over many rows at once."""
+        """Return features and log H of their totals: for passes over many rows at once."""
         return None
 
     def statistic(self, X: Any) -> Statistic | None:
-        """Closed form of log H with these data: for `certify` and the heuristic 'dual'."""
+        """Return a closed form of log H with these data: for `certify` and the heuristic 'dual'."""
         return None
 
     # -- provided ------------------------------------------------------------------------------
@@ -271,11 +271,11 @@ class Family(Described):
 
     @property
     def predicts_gaps(self) -> bool:
-        """Whether new rows may have missing values, though those of the fit may not."""
+        """Whether new rows may have missing values, even if rows of the fit may not."""
         return self.takes_gaps or type(self).gaps is not Family.gaps
 
     def by_column(self, n_features: int) -> list[Family]:
-        """The family of each column."""
+        """Return the family of each column."""
         return [self] * n_features
 
     @property
@@ -284,11 +284,11 @@ class Family(Described):
         return ()
 
     def skips(self, table: CheckedTable) -> bool:
-        """Whether what is missing in a table can be skipped."""
+        """Whether the missing values of a table can be skipped."""
         return self.takes_gaps
 
     def with_gaps(self) -> Family:
-        """The same family with rows of statistics that can skip missing values."""
+        """Return the same family with rows of statistics that can skip missing values."""
         return self.form_with_gaps(self)  # type: ignore[no-any-return]
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
@@ -300,26 +300,26 @@ class Family(Described):
         return np.concatenate([row[:1], *of_columns.rows])
 
     def suited(self, table: CheckedTable) -> Family:
-        """Return the family completed by a table, in the form that its gaps need."""
+        """Return the family resolved by a table, in the form for gaps if it has any."""
         return (self.with_gaps() if table.gaps else self).resolve(table.matrix)
 
     def table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
-        """Return X as a checked table; raise if it is sparse or has gaps that are not taken."""
+        """Return X as a checked table; raise if the family does not accept its form or gaps."""
         return CheckedTable.of(X, accept_sparse=self.accepts_sparse, gaps=self.takes_gaps)
 
     def compile(self, X: ArrayLike | CheckedTable) -> Model:
-        """Check X against the family and make it ready for solvers."""
+        """Check X and return the family compiled for it."""
         table = self.table(X)
         family = self.suited(table)
         family.check(table.matrix)
         return Model(family, table)
 
     def compile_empty(self, n_features: int) -> Model:
-        """Compile a family that `resolve` has completed, for data of this width to come."""
+        """Compile a resolved family for future data of this width."""
         return Model(self, CheckedTable(np.zeros((1, n_features)), None, True)).without_data()
 
     def relocated(self, params: Vector, n_features: int) -> Vector:
-        """Return parameters from another process with what this process must renew in them."""
+        """Return parameters from another process, with addresses of this process."""
         return params
 
 

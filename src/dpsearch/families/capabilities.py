@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 
 class Columns(NamedTuple):
-    """What one cluster says of each of its columns.
+    """Evidence and centres of the columns of one cluster.
 
     log_marginals
-        Log H of each column's values on their own.  Factors that belong to each value alone may be
-        left out, as with `log_base`: they cancel where clusterings are compared.
+        Log H of each column's values by themselves.  Factors of single values may be left out, as
+        with `log_base`: they cancel when clusterings are compared.
     centres
-        What to expect in each column: the posterior mean, or the most probable code.
+        The expected value of each column: the posterior mean, or the most probable code.
     probabilities
         For each column None, or if it holds codes 0, 1, 2 … their probabilities, by which `impute`
         chooses one.
     moments
-        [2, D] counts and means, of families whose `log_marginals` leave out −½ Σ (z − z̄)², the
-        scatter about the mean z̄ of n values.  Bayes factors then add what clusters that are apart
-        save of it.  None, or 0 in a column, if nothing is left out.
+        [2, D] counts and means, for families whose `log_marginals` leave out −½ Σ (z − z̄)², the
+        scatter about the mean z̄ of n values.  Bayes factors then add the scatter that separate
+        clusters save.  None, or 0 in a column, if nothing is left out.
     rows
         The cluster's statistics as one row for each column, where columns are independent: a model
         of complete data then predicts for rows with gaps.
@@ -59,12 +59,12 @@ class Columns(NamedTuple):
     rows: Sequence[Vector] | None = None
 
     def codes_of(self, d: int) -> Any:
-        """The probabilities of the codes of a column, or None if it holds numbers."""
+        """Return the probabilities of the codes of a column; None if it holds numbers."""
         return None if self.probabilities is None else self.probabilities[d]
 
     @classmethod
     def joined(cls, parts: Sequence[Columns], order: Any = None) -> Columns:
-        """The columns of several parts as those of one table; `order` sorts them into it."""
+        """Return the columns of several parts as those of one table; `order` sorts them."""
         codes: list[Any] = []
         moments = []
         for part in parts:
@@ -81,10 +81,10 @@ class Columns(NamedTuple):
 
 
 def log_bayes_factors(inside: Columns, outside: Columns, both: Columns) -> Vector:
-    """Log Bayes factor of each column: two clusters of their own against one for all.
+    """Return the log Bayes factor of each column for two clusters against one.
 
-    log H(x₁) + log H(x₂) − log H(x₁, x₂).  Of sums of squares that were left out there remains
-    n₁n₂/(n₁ + n₂) (z̄₁ − z̄₂)², which has all its digits however far the data are from 0.
+    It is log H(x₁) + log H(x₂) − log H(x₁, x₂).  The sums of squares that were left out contribute
+    n₁n₂/(n₁ + n₂) (z̄₁ − z̄₂)², which loses no digits however far the data are from 0.
     """
     out = inside.log_marginals + outside.log_marginals - both.log_marginals
     if inside.moments is not None and outside.moments is not None:
@@ -97,14 +97,13 @@ def log_bayes_factors(inside: Columns, outside: Columns, both: Columns) -> Vecto
 class PredictiveDraws:
     """Draws from the posterior predictive of one cluster.
 
-    Each is a draw with its own parameter: rows are exchangeable, not one sample of a single
-    parameter.
+    Each draw has its own parameter: rows are not one sample under a single parameter.
 
     sample
         `sample(size, rng)` returns `size` data rows.
     of_lengths
         `of_lengths(lengths, rng)` returns a data row for each row of `Family.lengths`, if the
-        model takes something of a row as given, for example the length of a document.
+        family does not model all of a row, for example not the length of a document.
     """
 
     sample: Callable[[int, Rng], Any]
@@ -119,12 +118,12 @@ class PredictiveDraws:
 
 @dataclass(frozen=True)
 class Gaps:
-    """What clusters say of rows with missing values, which are NaN.
+    """Densities and fillings of rows with missing values, which are NaN.
 
     log_densities
-        `log_densities(X)` returns log p(what was observed of x | cluster), [rows, clusters].
+        `log_densities(X)` returns log p(observed values of x | cluster), [rows, clusters].
     fill
-        `fill(X, weights)` returns X with its gaps filled by what the clusters expect given the
+        `fill(X, weights)` returns X with its gaps filled by the clusters' expectations given the
         rest of the row; `weights` [rows, clusters] has the share of each cluster.
     """
 
@@ -133,17 +132,17 @@ class Gaps:
 
 
 class Restated(NamedTuple):
-    """A cluster's row as it would be under other hyperparameters, for `merge` to complete."""
+    """A cluster's row under other hyperparameters, for `merge` to complete."""
 
     row: Vector
-    log_base: float = 0.0  # by how much `log_base` of the cluster's points grows, all together
+    log_base: float = 0.0  # the increase of the sum of the points' `log_base`
 
 
 class Simpler(NamedTuple):
-    """A family with fewer numbers a cluster, and the table that it is for.
+    """A family with fewer parameters per cluster, and its table.
 
-    It finds clusters to begin with.  It may take the other family's place, where it describes the
-    data better, if it is for the same table, so that their log joints compare.
+    It finds clusters to start from.  If it is for the same table, so that log joints are
+    comparable, it may replace the other family where it describes the data better.
     """
 
     X: Any
@@ -152,7 +151,7 @@ class Simpler(NamedTuple):
 
 
 def fill_by_columns(clusters: Sequence[Columns], X: Matrix, weights: Matrix) -> Matrix:
-    """Fill gaps by the clusters' centres, or by the most probable code, each column on its own."""
+    """Return X with gaps filled by the clusters' centres or most probable codes, by column."""
     missing = np.isnan(X)
     out = np.array(X)
     for d in np.flatnonzero(missing.any(axis=0)).tolist():
@@ -181,7 +180,7 @@ def require(family: Any, name: str, *arguments: Any, needed_by: str) -> Any:
 
 
 def lacking(family: Any, name: str, to_write: str, needed_by: str) -> CapabilityError:
-    """The error for a capability that a family does not have."""
+    """Return the error about a capability that a family does not have."""
     leaves = ", ".join(dict.fromkeys(_leaves(family))) if family.members else ""
     which = f"{family.name} family" + (f" (of {leaves})" if leaves else "")
     return CapabilityError(

@@ -21,24 +21,24 @@ class Functions:
     """A family's functions.  The first four are required, the others are capabilities.
 
     merge
-        Adds (sign 1) or takes out (−1) the points of another row.  With sign 0, of a row of zeros
-        it makes that of an empty cluster: it refreshes all numbers that follow from statistics.
+        Adds (sign 1) or removes (−1) the points of another row.  With sign 0 it turns a row of
+        zeros into that of an empty cluster: it computes all numbers that depend on the statistics.
 
     score_member
-        log H(x | the other members) for a point that the row contains.  Without it, or where it
-        returns NaN, solvers copy the row, take the point out and compare marginals.
+        log H(x | the other members) for a point that the row contains.  Without it, or if it
+        returns NaN, solvers copy the row, remove the point and compare marginals.
     score_best
         log H(x | cluster k) + offsets[k] for clusters that may have the largest such sum, leaving
-        out the one at `skipped`; −∞ for those that have not.  For families that can see half-way
-        that a cluster is too far: solvers that look for the best place alone then use it.
+        out the one at `skipped`; −∞ for the others.  It is for families that can stop early when a
+        cluster is too far away, and for solvers that need only the best cluster.
     score_dots, dots_offset, best_dots
-        Scoring needs only the inner product of the point with a linear statistic that starts at
-        ``row[dots_offset]``: solvers then take points in blocks.  `best_dots` does by such products
-        what `score_best` does, but sums that are not above `floor` do not count, and of one that is
-        above it and all others it may write less than it is.
+        Scoring that needs only the inner product of the point with a linear statistic, which starts
+        at ``row[dots_offset]``, so that solvers take points in blocks.  `best_dots` is `score_best`
+        for such products, but ignores sums that are not above `floor`, and if one sum is above it
+        and above all others, it may write a lower bound of that sum.
     bound, features
         The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
-        numbers of a data row whose sums over helpers it takes: by default the row itself.
+        numbers of a data row whose sums over helpers it uses: by default the row itself.
     """
 
     update: Pointer
