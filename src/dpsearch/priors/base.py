@@ -229,8 +229,11 @@ def size_step(tables, n):  # type: ignore[no-untyped-def]
 
 def size_weights(tables: Tables, sizes: Ints) -> Vector:
     """Return log W(n) for each size n."""
+    beyond = np.flatnonzero(sizes >= len(tables.log_w))
+    if not len(beyond):
+        return tables.log_w[sizes]
     out: Vector = tables.log_w[np.minimum(sizes, len(tables.log_w) - 1)]
-    for at in np.flatnonzero(sizes >= len(tables.log_w)):
+    for at in beyond:
         out[at] = size_weight.py_func(tables, sizes[at])  # type: ignore[attr-defined]
     return out
 

@@ -31,7 +31,14 @@ from dpsearch.passes.history import History
 from dpsearch.passes.moves import Move
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement.local import Groups, groups_of, repartition
-from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, fitted, neighbourhoods
+from dpsearch.refinement.moves import (
+    GROWTH,
+    LARGE,
+    N_CLUSTERS,
+    NEIGHBOURHOODS,
+    fitted,
+    neighbourhoods,
+)
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
@@ -263,8 +270,8 @@ class OneByOne:
             # All proposals are about the same state, so all are evaluated before any is accepted.
             found = self.evaluate(proposals)
             gains, used = self.take(proposals, found, self.least_gain)
-            work += float(found.costs.sum())
-            spent += float(found.costs.sum())
+            cost = float(found.costs.sum())
+            work, spent = work + cost, spent + cost
             for proposal, gain, cost, slots in zip(
                 proposals, gains.tolist(), found.costs.tolist(), used, strict=True
             ):
@@ -324,7 +331,7 @@ class OneByOne:
         state = self.state
         centres = self.rng.permutation(restless)[: self.batch_size]
         kinds = self.schedule.choose(self.rng, len(centres))
-        counts = np.array([move.n_clusters for move in NEIGHBOURHOODS])[kinds]
+        counts = N_CLUSTERS[kinds]
         draws = self.rng.random((len(centres), int(counts.max())))
         places = state.clusters.place[centres]
         out = []
@@ -335,7 +342,7 @@ class OneByOne:
             if len(slots):
                 move = NEIGHBOURHOODS[kind]
                 centre = int(slots[0])  # the cluster that is dissolved, or divided if none is
-                slots = np.roll(slots, -1) if move.dissolved else slots
+                slots = np.append(slots[1:], slots[0]) if move.dissolved else slots
                 out.append(_Proposal(slots, move, centre, kind))
         return out
 
@@ -343,7 +350,9 @@ class OneByOne:
         """Return the gains of merging each centre with each cluster; −∞ for distant clusters."""
         state = self.state
         if state.n_live <= _MANY_CLUSTERS + 1:
-            parts = np.array_split(centres, min(len(centres), self.n_threads))
+            parts = [centres]
+            if min(len(centres), self.n_threads) > 1:
+                parts = np.array_split(centres, min(len(centres), self.n_threads))
             gains = np.concatenate(
                 together(
                     lambda i: state.merge_gains(parts[i], state.live), len(parts), self.n_threads

@@ -20,6 +20,7 @@ Comparing the seeds with each other, without the prior, splits a cluster in a se
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -66,13 +67,13 @@ def groups_of(
     members: list[list[Ints]], moves: Matrix | Ints, goals: Vector, rng: np.random.Generator
 ) -> Groups:
     """Return groups, given the items of each of their clusters, with all random numbers drawn."""
-    sizes = [len(items) for group in members for items in group]
     chosen = np.concatenate([items for group in members for items in group])
-    numbers = np.concatenate([np.arange(len(group)) for group in members])
-    ends = np.cumsum(sizes)[np.cumsum([len(group) for group in members]) - 1]
+    numbers = [k for group in members for k in range(len(group))]
+    labels = np.repeat(numbers, [len(items) for group in members for items in group])
+    begins = [0, *itertools.accumulate(sum(map(len, group)) for group in members)]
     n = len(members)
     return Groups(
-        chosen, np.repeat(numbers, sizes), np.append(0, ends), np.asarray(moves, np.int64), goals,
+        chosen, labels, np.array(begins), np.asarray(moves, np.int64), goals,
         rng.random(len(chosen)), np.zeros(n, np.int64), np.zeros(n), np.zeros(n),
         np.zeros(n, np.bool_),
     )  # fmt: skip
@@ -93,11 +94,16 @@ def repartition(
     costs = sizes * (1 + at_first)
     todo = np.argsort(-costs, kind="stable")  # longest first
     capacity = _SPARE + int(at_first.max())
-    while len(todo):
-        edges = np.flatnonzero(np.diff(np.cumsum(costs[todo]) * core.width // _AT_A_TIME)) + 1
-        for some in np.split(todo, edges):
+    while True:
+        parts = [todo]
+        if costs[todo].sum() * core.width >= _AT_A_TIME:
+            upto = np.cumsum(costs[todo]) * core.width // _AT_A_TIME
+            parts = np.split(todo, np.flatnonzero(np.diff(upto)) + 1)
+        for some in parts:
             check_time()
-            _share(problem, groups, some, capacity, n_threads)
+            _share(problem, groups, some, int(sizes[some].max()), capacity, n_threads)
+        if not groups.full[todo].any():
+            return
         todo = todo[groups.full[todo]]
         # Continue from what was reached, with more capacity.
         groups.moves[todo, 0] = groups.moves[todo, 1] = 0
@@ -105,9 +111,10 @@ def repartition(
         capacity *= 2
 
 
-def _share(problem: Problem, groups: Groups, todo: Ints, capacity: int, n_threads: int) -> None:
+def _share(
+    problem: Problem, groups: Groups, todo: Ints, longest: int, capacity: int, n_threads: int
+) -> None:
     core, counter = problem.model.core, np.zeros(1, np.int64)
-    longest = int(np.diff(groups.begins)[todo].max())
 
     def work(_: int) -> None:
         # Called as plain Python, which spares their compilation.

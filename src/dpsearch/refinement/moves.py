@@ -28,6 +28,7 @@ NEIGHBOURHOODS = (
     # Place all items anew, in random order, by the search engine's greedy pass.
     Move(0, 0, 0, 2),
 )
+N_CLUSTERS = np.array([move.n_clusters for move in NEIGHBOURHOODS])
 _WIDER = 2  # a group is drawn from this many more neighbours than it needs …
 _WINDOW = 1.5  # … among this many times as many of the nearest, as other groups may have some
 

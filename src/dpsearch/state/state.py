@@ -168,8 +168,9 @@ class State:
         With `together`, column j is for merging the slot with all of `others` up to the j-th.
         """
         tables, sizes, apart = self.problem.tables, self.clusters.sizes[others], self.values[others]
-        merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
+        merged: Any = 1
         if together:
+            merged = np.arange(1, len(others) + 1)
             sizes, apart = np.cumsum(sizes), np.cumsum(apart)
         gains = merged_marginals(self._core, self.clusters.pool, slots, others, together)
         merged_sizes = sizes + self.clusters.sizes[slots][:, None]
