@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from dpsearch import DPMixture, families, load, priors, search
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families._columns import medians, with_holes
 from dpsearch.families.by_nodes import MOST
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.problem import Problem
@@ -264,3 +265,12 @@ def test_draws_and_means_of_a_density_are_right_however_wide_its_support_is(reac
 def test_what_is_no_density_or_no_list_of_nodes_is_refused(function, nodes, text):
     with pytest.raises(ParameterError, match=text):
         families.Quadrature(function, nodes)
+
+
+@pytest.mark.parametrize("n_rows", [2, 7, 8])
+def test_medians_are_those_of_the_values_there_are(n_rows):
+    X = np.random.default_rng(n_rows).normal(size=(n_rows, 6))
+    np.testing.assert_array_equal(medians(X), np.median(X, axis=0))
+    X = np.column_stack([with_holes(X), np.full(n_rows, np.nan)])
+    np.testing.assert_array_equal(medians(X)[:-1], np.nanmedian(X[:, :-1], axis=0))
+    assert np.isnan(medians(X)[-1])

@@ -43,6 +43,13 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     return mean, np.where(_is_wide(mean, spread) & (variance > 0.0), variance, constant)
 
 
+def medians(X: Matrix) -> Vector:
+    """Return the median of each column, by the values there are; NaN where there is none."""
+    ordered, known = np.sort(X, axis=0), (~np.isnan(X)).sum(axis=0)  # gaps come last
+    at = np.arange(X.shape[1])
+    return np.asarray(0.5 * (ordered[(known - 1) // 2, at] + ordered[known // 2, at]))
+
+
 def varies(X: Any) -> Any:
     """Return for each column whether its values differ by more than rounding."""
     return _is_wide(*_observed(X)[1:])

@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -101,8 +102,15 @@ class ByNodes(Family):
             if len(given) not in (1, n_features):
                 wanted = f"are for {len(given)} columns, but the data have {n_features}"
                 raise ParameterError.of(name, wanted)
+        chosen = [self._columns[d % len(self._columns)] for d in range(n_features)]
+        return [(theta.copy(), log_weights.copy()) for theta, log_weights in chosen]
+
+    @cached_property
+    def _columns(self) -> list[tuple[Matrix, Vector]]:
+        """The nodes and log probabilities of one column for all, or of each."""
+        nodes, weights = self._by_column
         out = []
-        for d in range(n_features):
+        for d in range(max(len(nodes), len(weights))):
             theta = np.array(nodes[d % len(nodes)])
             log_weights = np.array(weights[d % len(weights)])
             if len(theta) != len(log_weights):
@@ -129,8 +137,7 @@ class ByNodes(Family):
 
     def _with_nodes(self, found: list[tuple[Matrix, Vector]]) -> Self:
         return self.with_parameters(
-            nodes=tuple(as_tuple(theta) for theta, _ in found),
-            log_weights=tuple(as_tuple(weights) for _, weights in found),
+            nodes=[theta for theta, _ in found], log_weights=[weights for _, weights in found]
         )
 
     @classmethod
@@ -446,24 +453,24 @@ def _nested(values: Any, name: str) -> Any:
     if values is None:
         return None
     try:
-        out = tuple(_nested_part(part) for part in values)
+        parts = [_nested_part(part) for part in values]
     except (TypeError, ValueError) as error:
         raise ParameterError.of(name, "must be numbers, or such for each column") from error
-    if name == "nodes" and out and np.ndim(out[0]) == 0:
-        out = tuple((value,) for value in out)  # nodes of one dimension
-    if not out:
+    if name == "nodes" and parts and parts[0].ndim == 0:
+        parts = [part[None] for part in parts]  # nodes of one dimension
+    if not parts:
         raise ParameterError.of(name, "must not be empty")
-    if name == "nodes" and len({np.shape(node)[-1] for node in out}) > 1:
+    if name == "nodes" and len({part.shape[-1] for part in parts}) > 1:
         raise ParameterError.of(
             name,
             "must all have as many numbers; nodes for each column are lists of lists, of one number"
             " too: [[[0.0], [1.0]], [[5.0]]]",
         )
-    return out
+    return tuple(map(as_tuple, parts))
 
 
 def _nested_part(part: Any) -> Any:
     numbers = np.array(part, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError(part)
-    return as_tuple(numbers)
+    return numbers

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.families._columns import mean_and_variance
+from dpsearch.families._columns import mean_and_variance, medians
 from dpsearch.families.by_nodes import ByNodes, lattice
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 
@@ -72,10 +72,8 @@ class Located(ByNodes):
             within = WITHIN * (_middle(Y) if self.robust else total)
         elif self.robust:
             off = Y.copy()
-            for k in range(labels.max() + 1):
-                own = labels == k
-                known = ~np.isnan(Y[own]).all(axis=0)  # a cluster may lack a column
-                off[np.ix_(own, known)] -= np.nanmedian(Y[np.ix_(own, known)], axis=0)
+            for k in np.unique(labels):
+                off[labels == k] -= medians(Y[labels == k])
             freedom = len(Y) / max(len(Y) - labels.max() - 1.0, 1.0)
             within = freedom * _middle(off)
         else:
@@ -87,5 +85,5 @@ class Located(ByNodes):
 def _middle(Y: Matrix) -> Vector:
     """Return the variance of a normal distribution with the same median absolute deviation."""
     with np.errstate(all="ignore"):
-        off = np.abs(Y - np.nanmedian(Y, axis=0))
-        return np.asarray((1.4826 * np.nan_to_num(np.nanmedian(off, axis=0))) ** 2)
+        off = np.abs(Y - medians(Y))
+        return np.asarray((1.4826 * np.nan_to_num(medians(off))) ** 2)
