@@ -9,6 +9,8 @@ demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
 
 # Two workers on two cores, of mypy as of pytest: threads of BLAS would only wait for each other.
+# Modules are kept as bytecode, so that the processes that tests start need not compile them again.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
