@@ -153,7 +153,39 @@ def test_codes_between_levels_are_the_nearest_ones():
     ],
 )  # fmt: skip
 def test_integers_that_are_circular_by_name(name, last, period):
-    assert _period(name, np.arange(last + 1.0)) == period
+    assert _period(name, np.arange(last + 1.0)) == (period, period is not None)
+
+
+@pytest.mark.parametrize(
+    ("values", "period"),
+    [
+        (np.linspace(-3.14, 3.13, 200), 2.0 * np.pi),
+        (np.linspace(0.01, 6.28, 200), 2.0 * np.pi),
+        (np.linspace(0.0, 359.9, 200), 360.0),
+        (np.linspace(-179.0, 180.0, 200), 360.0),
+        (np.linspace(-3.14, 2.9, 200), None),  # not from end to end
+        (np.linspace(-3.0, 3.2, 200), None),
+        (np.arange(0.0, 7.0), None),
+        (np.linspace(0.0, 366.0, 200), None),
+    ],
+)
+def test_the_range_of_angles(values, period):
+    assert _period("v1", values) == (period, False)
+
+
+def test_clouds_of_angles_without_a_name_are_one_cluster():
+    X = np.random.default_rng(0).vonmises([1.0, -3.0], 2.0, size=(600, 2))
+    model = DPMixture().fit(X)
+    assert model.family_.name == "von_mises"
+    assert model.n_clusters_ == 1
+
+
+def test_numbers_with_the_range_of_angles_stay_numbers():
+    x = np.sort(np.random.default_rng(0).normal(size=(500, 2)), axis=0)
+    x = np.random.default_rng(1).permuted((2.0 * x - x[0] - x[-1]) / (x[-1] - x[0]), axis=0) * 3.14
+    model = DPMixture().fit(x)
+    assert "von_mises" not in model.reason_
+    assert model.n_clusters_ == 1
 
 
 def test_circular_clusters_are_not_cut_where_the_period_begins():

@@ -84,6 +84,7 @@ _MOST_LEVELS = 12
 _LARGE = 100.0  # the least first quartile of integers for which densities compete, too
 _FEW_NAMES = 3  # columns of a family that are named
 _MOST_NUMBERS = 40_000_000  # in the encoded columns of a table
+_AT_THE_ENDS = 0.02  # of a turn: how near to both of its ends the values of an angle come
 _INTEGERS_ONLY = 2.0**53  # floats of at least this magnitude are integers whatever they measure
 
 
@@ -110,7 +111,8 @@ class _Column(NamedTuple):
     is_integer: bool
     name: str
     kind: str | None  # that the user gave
-    period: float | None  # if the column is circular
+    period: float | None  # if the column may be circular …
+    is_named: bool  # … and whether its name suggests it
     categorical: Family | None  # the chosen family of a column of categories
 
     def candidates(self, n_values: int) -> list[_Candidate]:
@@ -352,11 +354,7 @@ class _Competition:
     def n_named(self, family: Family) -> int:
         """Return how many columns of numbers have a circular family that their names suggest."""
         kinds = family.by_column(self.width)
-        return sum(
-            _is_circular(kinds[j])
-            for j, column in self.columns.items()
-            if column.categorical is None and column.period is not None
-        )
+        return sum(_is_circular(kinds[j]) for j, column in self.columns.items() if column.is_named)
 
     def in_words(self, family: Family, gain: float) -> str:
         """Return how many columns each family has, their names if they are few, and the gain."""
@@ -417,23 +415,40 @@ def _columns(
         is_integer = is_integer and bool(np.abs(known).max() < _INTEGERS_ONLY)
         jittered = x + rng.uniform(-0.5, 0.5, x.shape) if is_integer else x
         name = "" if sample.names is None else str(sample.names[j])
-        categorical, period = None, given_period
+        categorical, period, is_named = None, given_period, False
         if given_period is None:
-            period = _period(name, known)
+            period, is_named = _period(name, known)
         else:
             categorical = _parts(family, [j], sample.shape[1])[0][0]
-        out[j] = _Column(x, jittered, is_integer, name, kind, period, categorical)
+        out[j] = _Column(x, jittered, is_integer, name, kind, period, is_named, categorical)
     return out
 
 
-def _period(name: str, known: Vector) -> float | None:
-    """Return the period that a column's name suggests, if its values span more than half of it."""
+def _period(name: str, known: Vector) -> tuple[float | None, bool]:
+    """Return the period that a column's values may have, and whether its name suggests that.
+
+    Values whose name does must span more than half of it, others the whole turn of an angle.
+    """
     least, most = (known.min(), known.max()) if len(known) else (0.0, 0.0)
     period = named_period(name, least, most)
+    is_named = period is not None
+    if period is None:
+        period = next((turn for turn in (2.0 * np.pi, 360.0) if _spans(least, most, turn)), None)
     if period is None or most - least <= period / 2:
-        return None
+        return None, False
     in_radians = period != np.floor(period)
-    return None if in_radians and (known == np.floor(known)).all() else period
+    if in_radians and (known == np.floor(known)).all():
+        return None, False
+    return period, is_named
+
+
+def _spans(least: float, most: float, turn: float) -> bool:
+    """Whether values go from one end of a turn to the other, which begins at 0 or half before."""
+    apart = _AT_THE_ENDS * turn
+    return any(
+        begin <= least <= begin + apart and begin + turn - apart <= most <= begin + turn
+        for begin in (0.0, -0.5 * turn)
+    )
 
 
 def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
