@@ -23,10 +23,14 @@ def test_a_method_finds_the_planted_clusters_in_its_time(method):
     problem = Problem(X, FAMILY, priors.DirichletProcess(1.0))
     truth = problem.log_joint(LABELS)
     METHODS[method](problem, 0.1, X[:30], 0.01)  # compiles
-    found = METHODS[method](problem, 0.3, X[:30], 0.01)
     # Proposals that know nothing of a row, and rows that share a cell's label, do not get there.
     rough = "Metropolis" in method or "cells" in method
-    assert found.log_joint >= truth - (500.0 if rough else 1e-6)
+    for seconds in (0.3, 1.2, 4.8):  # the first is enough on a machine that does nothing else
+        found = METHODS[method](problem, seconds, X[:30], 0.01)
+        if found.log_joint >= truth - (500.0 if rough else 1e-6):
+            break
+    else:
+        pytest.fail(f"{found.log_joint} is below {truth}, that of the planted clusters")
     assert -8.0 < found.held_out < -2.0
 
 
