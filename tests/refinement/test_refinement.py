@@ -166,7 +166,7 @@ def test_merge_gains_are_exact(name):
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("name", DRAWS)
-def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threads):
+def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threads, monkeypatch):
     """In one group cluster 1 is divided and 3 kept; in the other 0 is dissolved and 2 kept."""
     rng = np.random.default_rng(3)
     family, X = DRAWS[name](rng, 30)
@@ -182,7 +182,8 @@ def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threa
     gain += log_v[1 + groups.n_clusters.sum()] - log_v[5]
     labels = groups.labels.copy()
     labels[groups.begins[1] :] += groups.n_clusters[0]
-    state.replace(slots.ravel(), groups.chosen, labels, int(groups.n_clusters.sum()))
+    monkeypatch.setattr("dpsearch.state.state._FEW_ITEMS", 0)
+    state.replace(slots.ravel(), groups.chosen, labels, int(groups.n_clusters.sum()), n_threads)
     assert state.log_joint == pytest.approx(before + gain, abs=1e-8)
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), abs=1e-8)

@@ -436,6 +436,7 @@ class OneByOne:
                     [found.labels[part] + k for part, k in zip(at, firsts[:-1], strict=True)]
                 ),
                 int(firsts[-1]),
+                self.n_threads,
             )
             for g, a, b in zip(taken, firsts[:-1], firsts[1:], strict=True):
                 used[g] = slots[a:b]

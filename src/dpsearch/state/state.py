@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._threads import together
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.deadline import current
 from dpsearch.dots import BLOCK, gather_size
-from dpsearch.items import Rows, log_marginals, merged_marginals, rows_of_labels, score_item
+from dpsearch.items import Rows, fill_rows, log_marginals, merged_marginals, score_item
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import size_steps, size_weights
 from dpsearch.problem import Problem
@@ -20,6 +21,7 @@ from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # after these, statistics are computed anew
 _SHARED_ITEMS = 1 << 14  # items in a block that threads share
+_FEW_ITEMS = 4096  # whose statistics one thread adds up as fast
 _AT_ONCE = 1 << 27  # values read between two checks of the time
 
 
@@ -88,9 +90,7 @@ class State:
         """The items of a cluster."""
         if self._members is None:
             n_slots = len(self.clusters.sizes)
-            # NumPy sorts 16-bit integers by radix, in two passes.
-            short = np.uint16 if n_slots < np.iinfo(np.uint16).max else np.int64
-            order = np.argsort((self.clusters.labels + 1).astype(short), kind="stable")
+            order = _in_order(self.clusters.labels + 1, n_slots)
             bounds = np.searchsorted(self.clusters.labels[order], np.arange(n_slots + 1))
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
@@ -194,7 +194,9 @@ class State:
             )
         return self.live[np.unique(np.concatenate(best))]
 
-    def replace(self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int) -> Ints:
+    def replace(
+        self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int, n_threads: int = 1
+    ) -> Ints:
         """Give the items of some clusters a new partition; return the slots of its clusters.
 
         `chosen` are all the items of `slots`, and `labels` their new clusters, 0, 1, …
@@ -204,7 +206,10 @@ class State:
             self._grow()
         kept = self.n_live - len(slots)
         used = self._reopen(slots, n_clusters)
-        pool, sizes = rows_of_labels(self._core, self.problem.items, labels, n_clusters, chosen)
+        order = _in_order(labels, n_clusters)
+        chosen, labels = chosen[order], labels[order]
+        bounds = np.searchsorted(labels, np.arange(n_clusters + 1))
+        pool, sizes = self._rows_of_runs(chosen, labels, bounds, n_threads)
         clusters, width = self.clusters, self._core.width
         clusters.pool.reshape(-1, width)[used] = pool.reshape(-1, width)
         clusters.sizes[used] = sizes
@@ -215,11 +220,30 @@ class State:
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
-        order = np.argsort(labels, kind="stable")
-        bounds = np.searchsorted(labels[order], np.arange(n_clusters + 1))
         for k, slot in enumerate(used):
-            self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
+            self._members[int(slot)] = chosen[bounds[k] : bounds[k + 1]]
         return used
+
+    def _rows_of_runs(
+        self, chosen: Ints, labels: Labels, bounds: Ints, n_threads: int
+    ) -> tuple[Vector, Ints]:
+        """Return the rows and sizes of clusters whose items come one cluster after the other."""
+        n, width = len(bounds) - 1, self._core.width
+        pool, sizes = np.empty(n * width), np.zeros(n, np.int64)
+        n_parts = min(n, n_threads) if len(chosen) > _FEW_ITEMS else 1
+        edges = np.searchsorted(bounds, np.linspace(0, len(chosen), n_parts + 1))
+        edges[0], edges[-1] = 0, n
+
+        def part(i: int) -> None:
+            a, b = int(edges[i]), int(edges[i + 1])
+            run = slice(bounds[a], bounds[b])
+            rows = pool[a * width : b * width]
+            fill_rows(
+                self._core, self.problem.items, chosen[run], labels[run] - a, rows, sizes[a:b]
+            )
+
+        together(part, n_parts, n_threads)
+        return pool, sizes
 
     def _reopen(self, slots: Ints, n_clusters: int) -> Ints:
         """Drop some clusters; return the slots of `n_clusters` others, now the last of live."""
@@ -248,3 +272,10 @@ class State:
         self._values = self._room = None
         if self._members is not None:
             self._members += [np.empty(0, np.int64) for _ in range(n)]
+
+
+def _in_order(labels: Labels, largest: int) -> Ints:
+    """Return the items sorted by labels, which are at least 0; those of a cluster stay in order."""
+    # NumPy sorts 16-bit integers by radix, in two passes.
+    short = np.uint16 if largest < np.iinfo(np.uint16).max else np.int64
+    return np.argsort(labels.astype(short), kind="stable")
