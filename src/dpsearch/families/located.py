@@ -47,6 +47,10 @@ class Located(ByNodes):
         return ()
 
     def _placed(self, X: Any, labels: Ints | None) -> Self:
+        return self._with_nodes(self._lattices(X, labels))
+
+    def _lattices(self, X: Any, labels: Ints | None) -> list[tuple[Matrix, Vector]]:
+        """Return the nodes of each column for a table, and their log weights."""
         Y = np.asarray(self.coordinate(X))
         scales = np.clip(self._spread(Y, labels), *self.limits)
         found = []
@@ -63,7 +67,7 @@ class Located(ByNodes):
                     further=self.further(d, X[there, d]),
                 )
             )
-        return self._with_nodes(found)
+        return found
 
     def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
         """Return the expected width in each column."""

@@ -58,7 +58,14 @@ class StudentT(Located):
         return (float(degrees[d % len(degrees)]),)
 
     def learned(self, X: Any, labels: Ints) -> Self:
-        tried = [self.with_parameters(degrees=degrees)._placed(X, labels) for degrees in _DEGREES]
+        found = self._lattices(X, labels)
+        tried = [
+            self.with_parameters(degrees=degrees)._with_nodes(
+                [(np.column_stack([theta[:, :2], np.full(len(theta), degrees)]), log_weights)
+                 for theta, log_weights in found]
+            )
+            for degrees in _DEGREES
+        ]  # fmt: skip
         values = np.array([family.evidence(X, labels) for family in tried])
         best = values.argmax(axis=0)
         chosen = self.with_parameters(degrees=tuple(_DEGREES[i] for i in best))
