@@ -153,7 +153,7 @@ NOT_NUMBERS = {
     "no date": (np.array([["NaT"]], dtype="datetime64[D]"), "row 0, column 0 is missing"),
     "times": (np.array([[5]], dtype="timedelta64[s]"), "row 0, column 0 is"),
     "objects": (np.array([[1.0, {}]], dtype=object), "row 0, column 1 is {}"),
-    "none": ([[1.0, None]], "row 0, column 1 is missing|column 1 of X has no value at"),
+    "none": ([[1.0, None]], "row 0, column 1 is missing|column 1 of X has no values"),
     "complex": ([[1.0, 2j]], "Complex data not supported: X"),
     "sparse complex": (sp.csr_matrix([[1.0, 2j]]), "Complex data not supported: X"),
     "too large an integer": ([[1, 10**400]], "row 0, column 1 is too large"),

@@ -249,7 +249,7 @@ def test_pandas_weights():
 
 def test_solvers_of_single_points_refuse_weights():
     X, weights = table()
-    message = "takes single points, not rows with weights"
+    message = "needs single points, not rows with weights"
     with pytest.raises(CapabilityError, match="certify " + message):
         DPMixture(GAUSSIAN, certify=True).fit(X, sample_weight=weights)
     with pytest.raises(CapabilityError, match="AntoniakCounts " + message):

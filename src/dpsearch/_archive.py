@@ -65,7 +65,8 @@ def read_archive(
         raise ModelFileError(f"not {what}{other}", source=path)
     if about.get("version") != version:
         raise ModelFileError(
-            f"format {about.get('version')!r} of {what}, this dpsearch reads {version}", source=path
+            f"{what} of format {about.get('version')!r}, but this dpsearch reads format {version}",
+            source=path,
         )
     return about, arrays
 
@@ -102,13 +103,13 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
     if sum(info.file_size for info in entries) > most:
         raise ModelFileError(
             f"its entries would take more than {most / 1e6:,.0f} MB of memory, which is"
-            " more than a file of this size is worth",
+            " implausible for a file of this size",
             source=path,
         )
     for info in entries:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ModelFileError(
-                f"entry {info.filename} is compressed as none of ours", source=path
+                f"entry {info.filename} has a compression that dpsearch does not use", source=path
             )
         with archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
@@ -156,7 +157,9 @@ class CheckpointFile:
         except OSError as error:
             left = "the last one is kept" if self.path.exists() else "there is none yet"
             reason = error.strerror or error
-            text = f"{self.path}: no checkpoint was written ({reason}); {left}, and the run goes on"
+            text = (
+                f"{self.path}: no checkpoint was written ({reason}); {left}, and the run continues"
+            )
             warnings.warn(text, CheckpointWarning, stacklevel=3)
             return False
         return True
@@ -174,10 +177,10 @@ class CheckpointFile:
 
 def _difference(name: str, found: Any, expected: Any) -> str:
     if name == "data":
-        return "the checkpoint is of other data"
+        return "the checkpoint belongs to other data"
     if name == "columns":
-        return "the checkpoint is of other columns, or of columns that were read in another way"
+        return "the checkpoint belongs to other columns, or to columns that were read differently"
     return (
-        f"the checkpoint has another {name}: {found!r}, this run {expected!r}; a run can be"
+        f"the checkpoint has another {name}, {found!r}, than this run, {expected!r}; a run can be"
         " continued only with the settings that it began with"
     )

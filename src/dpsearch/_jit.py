@@ -292,8 +292,8 @@ class Pointer:
             except NumbaError as error:
                 if not self.allocates:
                     error.add_note(
-                        f"{self.function.__name__} may not make arrays, also not by assigning to"
-                        " a slice; if it must, mark it @pointer(…, allocates=True)"
+                        f"{self.function.__name__} must not create arrays, not even by assigning to"
+                        " a slice; if it has to, mark it @pointer(…, allocates=True)"
                     )
                 raise
             self._compiled = compiled

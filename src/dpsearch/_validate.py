@@ -21,9 +21,9 @@ _BLOCK = 2**15  # numbers that fit into the second-level cache
 # Log-gammas of larger counts have rounding errors above 0.01; clusterings may differ by less.
 MOST_COUNTED = 2.0**40
 _MISSING = (
-    "Input X contains NaN: X at {place} is missing, and only dense data under families with columns"
-    " independent given the cluster may have gaps, such as diagonal_gaussian, log_normal and"
-    " categorical"
+    "Input X contains NaN: X at {place} is missing. Gaps are allowed only in dense data, under"
+    " families whose columns are independent given the cluster, such as diagonal_gaussian,"
+    " log_normal and categorical"
 )
 
 
@@ -68,15 +68,17 @@ def readable(X: Any) -> Any:
     if is_foreign(X):
         return to_host(X)
     if isinstance(X, (str, os.PathLike)):
-        raise DataError(f"X is the path {str(X)!r}, and tables are taken here: read it first")
+        raise DataError(
+            f"X is the path {str(X)!r}, but a table is needed here: read the file first"
+        )
     if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
-            f"X is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
-            " or polars.DataFrame"
+            f"X is a {type(X).__name__}, not a table: convert it with pandas.DataFrame or"
+            " polars.DataFrame"
         )
     kind = f"{type(X).__module__.split('.')[0]} {type(X).__name__}"
     if kind in ("pyarrow Table", "pyarrow RecordBatch"):
-        raise DataError(f"X is a {kind}: make a frame of it, by to_pandas() or polars.from_arrow")
+        raise DataError(f"X is a {kind}: convert it with to_pandas() or polars.from_arrow")
     return X
 
 
@@ -151,7 +153,7 @@ def _as_array(X: Any) -> Any:
 
 
 def refuse_sparse() -> NoReturn:
-    raise DataError("X is sparse, which this family does not take: use X.toarray()")
+    raise DataError("X is sparse, which this family does not accept: use X.toarray()")
 
 
 def refuse_missing(X: Matrix, names: list[str] | None) -> NoReturn:

@@ -82,7 +82,7 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
             name, measure = own.name, _MEASURES.get(own.kind)
             if own.kind == "projection":
                 raise ParameterError(
-                    f"{name} looks at projections of X alone: it does not compare",
+                    f"{name} models only projections of X, so its log joint cannot be compared",
                     parameter="families",
                 )
             if measure is None:
@@ -90,8 +90,8 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
             other, wanted = first.setdefault(column, (name, measure))
             if measure != wanted:
                 raise ParameterError(
-                    f"{other} and {name} do not compare: of column {column} they give {wanted} and"
-                    f" {measure}",
+                    f"{other} and {name} cannot be compared: for column {column} they give {wanted}"
+                    f" and {measure}",
                     parameter="families",
                 )
 
@@ -104,6 +104,6 @@ def _by_column(family: Any, width: int) -> Sequence[Any]:
         raise ParameterError.must("families", "be names or families", family)
     if family == "auto":
         raise ParameterError(
-            "'auto' may be any family: name those to compare", parameter="families"
+            "'auto' may choose any family: name the families to compare", parameter="families"
         )
     return [by_name(family)] * width

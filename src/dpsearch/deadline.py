@@ -99,7 +99,7 @@ class Deadline:
     def warn_of_interrupt(self) -> None:
         """Warn the caller's caller if Ctrl-C ended a phase."""
         if self.interrupted_in is not None:
-            text = f"interrupted while {self.interrupted_in}: this is the best found until then"
+            text = f"interrupted while {self.interrupted_in}: this is the best found by then"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     @contextmanager

@@ -35,7 +35,7 @@ def run_demo(out: Path, console: Console) -> None:
     console.print(f"{n:,} digits of MNIST, 28×28 pixels; PCA to 50 dimensions, whitened")
     X = datasets.whitened(digits.images)
     family = families.Gaussian(prior_mean=0.0, prior_variance=0.1, noise_variance=1.0)
-    console.print("Loading kernels; the first run compiles them, which takes a while …")
+    console.print("Loading the kernels; the first run compiles them, which takes a while …")
     problem = Problem(X, family, priors.DirichletProcess(alpha=1.0))
     with stages(console) as stage:
         stage.begin("searching")
@@ -47,12 +47,12 @@ def run_demo(out: Path, console: Console) -> None:
     refined = refine(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
     _print_result(console, result, refined, digits.labels)
     _draw(digits.images, refined.labels, out, console)
-    console.print(f"All of it took {time.perf_counter() - begun:.1f} s.")
+    console.print(f"The demonstration took {time.perf_counter() - begun:.1f} s.")
 
 
 def _print_result(console: Console, found: Clustering, result: Clustering, truth: Labels) -> None:
-    table = Table(title="What was found")
-    for heading in ("", "search", "and refinement"):
+    table = Table(title="Result")
+    for heading in ("", "search", "with refinement"):
         table.add_column(heading, justify="right" if heading else "left")
     table.add_row("clusters", str(found.n_clusters), str(result.n_clusters))
     table.add_row("log joint", f"{found.log_joint:,.1f}", f"{result.log_joint:,.1f}")
@@ -71,8 +71,8 @@ def _print_result(console: Console, found: Clustering, result: Clustering, truth
     if result.n_clusters > SHOWN:
         console.print(f"(and {result.n_clusters - SHOWN} smaller ones)")
     console.print(
-        "Each is what one Gaussian describes, a component of the mixture; a digit takes several."
-        " DPMixture and dpsearch fit also say which belong together."
+        "Each is one Gaussian component of the mixture, and a digit takes several of them."
+        " DPMixture and dpsearch fit also say which components belong together."
     )
 
 
@@ -83,10 +83,10 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> None:
     except ImportError:
         # "[plots]" would be taken for markup.
         console.print(
-            "(Install dpsearch[plots] to get the clusters' mean images as a picture.)", markup=False
+            "(Install dpsearch[plots] to get a picture of the clusters' mean images.)", markup=False
         )
         return
-    axis.set_title("Mean image of each cluster, and how many digits it has", fontsize=10)
+    axis.set_title("Mean image of each cluster and its number of digits", fontsize=10)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "digits.png"
     save_figure(axis.figure, path, dpi=120)

@@ -1,4 +1,4 @@
-"""The errors that users see.  Each message names the parameter, file, row or column at fault."""
+"""The errors that users see; each message names the parameter, file, row or column at fault."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any, Self
 
 
 class DPSearchError(Exception):
-    """Base of all errors that dpsearch raises deliberately.
+    """Base class of all errors that dpsearch raises deliberately.
 
-    The message is composed when it is shown, from a text and the fields.  A caller who knows more
+    The message is composed from a text and the fields when it is shown.  A caller that knows more
     (the name of the file, the names of the columns, the number of the first row of a block) sets
     the fields and raises the error again; see `located`.
 
     In the text, `{parameter}` stands for the parameter and `{place}` for the row and the column.
-    A place that the text does not mention is written before it, next to the source.
+    If the text does not mention the place, it is written before the text, next to the source.
 
     Attributes
     ----------
     parameter
-        Name of the parameter at fault.
+        The name of the parameter at fault.
     row
-        Number of the row, counted from 0.
+        The number of the row, counted from 0.
     line
-        Line of the file that holds the row, counted from 1; it is shown instead of the row.
+        The line of the file that holds the row, counted from 1; it is shown instead of the row.
     column
-        Name of the column, or its number if it has no name.
+        The name of the column, or its number if it has no name.
     source
-        The file or batch; row, line and column are counted in it.
+        The file or batch in which row, line and column are counted.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DPSearchError(Exception):
 
     @property
     def place(self) -> str:
-        """The row and the column as the message names them, "" if neither is known."""
+        """The row and the column as the message names them; "" if neither is known."""
         row = f"row {self.row}" if self.line is None else f"line {self.line}"
         known = [row] if self.row is not None or self.line is not None else []
         return ", ".join(known + ([] if self.column is None else [f"column {self.column!r}"]))
@@ -75,7 +75,7 @@ class DPSearchError(Exception):
     def locate(
         self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
     ) -> None:
-        """Set where the data of the error are; an error that already has a source keeps its own.
+        """Set the source, row and column of the error; an error that has a source keeps its own.
 
         `rows` is the number of the first row, or the numbers of all rows; `columns` are the names
         or numbers of all columns.
@@ -94,7 +94,7 @@ class DPSearchError(Exception):
 def located(
     source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
 ) -> Iterator[None]:
-    """Set where the data are in errors about a block of rows or columns; see `locate`."""
+    """Let errors about a block of rows or columns name their place in the whole; see `locate`."""
     try:
         yield
     except DPSearchError as error:
@@ -104,10 +104,10 @@ def located(
 
 @contextmanager
 def plain_interrupts() -> Iterator[None]:
-    """Raise Ctrl-C and termination as themselves.
+    """Raise Ctrl-C and termination as KeyboardInterrupt and SystemExit.
 
-    A signal that arrives while Numba prepares a call comes as a SystemError with that cause, or
-    with the cause of a cause if one call prepares another.
+    If a signal arrives while Numba prepares a call, Python raises a SystemError with the signal's
+    exception as its cause, or as the cause of its cause if one call prepares another.
     """
     try:
         yield
@@ -123,8 +123,8 @@ def plain_interrupts() -> Iterator[None]:
 class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong.
 
-    `cells` are the rows and the columns, by number, of all values that are wrong in the same way,
-    and these values.
+    `cells` holds the row numbers, the column numbers and the values of all cells that are wrong in
+    the same way.
     """
 
     def __init__(self, text: str = "", *, cells: Any = None, **fields: Any) -> None:
@@ -150,7 +150,7 @@ class ParameterError(DPSearchError, ValueError):
 
     @classmethod
     def of(cls, parameter: str, text: str, **place: Any) -> Self:
-        """Return the error whose text goes on after the name of the parameter."""
+        """Return the error whose message is the name of the parameter followed by a text."""
         space = "" if text[0] in ":,[" else " "
         return cls(f"{{parameter}}{space}{text}", parameter=parameter, **place)
 
@@ -161,7 +161,7 @@ class ParameterError(DPSearchError, ValueError):
 
     @classmethod
     def unknown(cls, parameter: str, what: str, given: str, known: Iterable[str]) -> Self:
-        """Return the error about a name that is none of those known."""
+        """Return the error about a name that is not among those known."""
         names = ", ".join(known)
         return cls(f"unknown {what} {given!r}: known are {names}", parameter=parameter)
 
@@ -171,7 +171,7 @@ class CapabilityError(DPSearchError, ValueError):
 
 
 class ProofError(DPSearchError, RuntimeError):
-    """A proved bound lies below the value of a partition: please report it."""
+    """A proved bound lies below the value of a partition; please report this error."""
 
 
 class ModelFileError(DPSearchError, ValueError):
@@ -183,27 +183,31 @@ class MissingLibraryError(DPSearchError, ImportError):
 
 
 class CheckpointWarning(RuntimeWarning):
-    """A checkpoint could not be written, and the run went on without it."""
+    """A checkpoint could not be written; the run went on without it."""
 
 
 class UnseenValuesWarning(UserWarning):
-    """New rows have values that a column of the model cannot hold, taken as missing."""
+    """New rows have values that a column of the model cannot hold; they are treated as missing."""
 
     def __init__(self, column: str, count: int, example: object, levels: bool = True) -> None:
         super().__init__(column, count, example, levels)
         self.column, self.count, self.example, self.levels = column, count, example, levels
 
     def __str__(self) -> str:
-        values = "value" if self.count == 1 else "values"
         why = "the fit did not see" if self.levels else "cannot be read"
+        return self._in_words(why, repr(self.example))
+
+    def _in_words(self, why: str, example: str) -> str:
+        one = self.count == 1
+        values, such, they = ("value", "", "it is") if one else ("values", "such as ", "they are")
         return (
-            f"column {self.column!r} has {self.count:,} {values} that {why}, as"
-            f" {self.example!r}, taken as missing"
+            f"column {self.column!r} has {self.count:,} {values} that {why}, {such}{example}:"
+            f" {they} treated as missing"
         )
 
 
 class OutsideSupportWarning(UnseenValuesWarning):
-    """New rows have values that a family which was chosen for a column gives no probability."""
+    """New rows have values to which the family chosen for their column gives no probability."""
 
     def __init__(self, column: str, count: int, example: object, row: int, family: str) -> None:
         super().__init__(column, count, example)
@@ -211,20 +215,16 @@ class OutsideSupportWarning(UnseenValuesWarning):
         self.row, self.family = row, family
 
     def __str__(self) -> str:
-        values = "value" if self.count == 1 else "values"
-        return (
-            f"column {self.column!r} has {self.count:,} {values} that the {self.family} family,"
-            f" which was chosen for it, cannot hold, as {self.example} in row {self.row}, taken as"
-            " missing"
-        )
+        why = f"the {self.family} family, which was chosen for it, cannot hold"
+        return self._in_words(why, f"{self.example} in row {self.row}")
 
 
 class AbsentColumnsWarning(UserWarning):
-    """New rows lack columns that the model knows; their values are taken as missing."""
+    """New rows lack columns of the model; all values of these columns are treated as missing."""
 
 
 class DepartureWarning(UserWarning):
-    """A batch of a stream is far less probable than rows were before."""
+    """A batch of a stream is far less probable than the rows before it."""
 
 
 class WorkersError(DPSearchError, RuntimeError):

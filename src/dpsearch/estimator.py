@@ -298,7 +298,7 @@ class DPMixture(
 
     def _say_compiling(self, report: Compiling) -> None:
         if self.verbose and report.number == 1:
-            print("dpsearch: compiling kernels, which the first fit on a machine does")
+            print("dpsearch: compiling kernels, which only the first fit on a machine has to do")
 
     def reading(self, **options: Any) -> TableOptions:
         """How a table becomes numbers; a family that is given is for its columns as they are."""

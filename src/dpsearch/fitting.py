@@ -107,8 +107,8 @@ def fit_in_memory(
     if options.checkpoint is not None:
         raise ParameterError.of(
             "checkpoint",
-            "is for tables that passes are made over: of at least 20,000 rows, or in shards"
-            " (n_shards), without weights, under a family that has a linear form",
+            "needs a table of at least 20,000 rows or in shards (n_shards), without weights, under"
+            " a family that has a linear form",
         )
     table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
     check_columns(table)
@@ -132,7 +132,7 @@ def _fit_weighted(
     times = np.where(empty, 0, np.ones(n_rows, np.int64) if weights is None else weights)
     seen, unseen = np.flatnonzero(times > 0), np.flatnonzero(times == 0)
     if not len(seen):
-        raise DataError("no row of X that has a weight has any value")
+        raise DataError("no row of X with a weight above 0 has any value")
     others = table.rows(unseen) if len(unseen) else None
     with located(rows=seen):
         sizes = None if weights is None else times[seen]

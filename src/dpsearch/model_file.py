@@ -69,7 +69,8 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "departure": state.departure,
     }
     if clustering.labels is None:
-        raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
+        text = "the labels stayed on a Dask cluster when the model was pickled"
+        raise DataError(f"{text}, so it cannot be saved to a file")
     labels = np.asarray(clustering.labels)
     labels = labels.astype(np.min_scalar_type(labels.max(initial=0)))  # files are not compressed
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": labels}
@@ -102,7 +103,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     pool = restored_rows(model, pool, sizes)
     schema = None if about["schema"] is None else Schema.from_dict(about["schema"])
     fits = schema is None or len(schema.columns) == n_features
-    require(fits, f"the schema has not {n_features} columns")
+    require(fits, f"the schema does not have {n_features} columns")
     groups = stored.check_groups(arrays["groups"], len(sizes))
     levels = stored.levels_of(about["levels"], arrays, sizes)
     return FittedState(
@@ -126,7 +127,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
 def _codes(codes: Any, n_features: int) -> Codes:
     found = tuple((column, float(value)) for column, value in codes)
     known = all(type(column) is int and 0 <= column < n_features for column, _ in found)
-    require(known, "codes of missing values are of columns that there are not")
+    require(known, "codes of missing values name columns that do not exist")
     return found
 
 

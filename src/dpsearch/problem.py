@@ -79,7 +79,7 @@ class Clustering:
     def __repr__(self) -> str:
         proof = ", optimal" if self.optimal else ""
         if self.labels is None:  # unpickled, from a fit on a cluster, where they stay
-            return f"Clustering(labels left on a cluster, log joint {self.log_joint:.6g})"
+            return f"Clustering(labels left on a Dask cluster, log joint {self.log_joint:.6g})"
         return (
             f"Clustering({self.sizes.sum()} points in {count(self.n_clusters, 'cluster')},"
             f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
@@ -219,7 +219,7 @@ class Problem:
         """Raise an error that names `what` unless each item is one point."""
         if not self.items.single:
             raise CapabilityError(
-                f"{what} takes single points, not rows with weights or blocks of points"
+                f"{what} needs single points, not rows with weights or blocks of points"
             )
 
     @property
@@ -288,7 +288,7 @@ def as_problem(
     """Return what a solver was given: a `Problem`, or data with a family and a prior."""
     if isinstance(data, Problem):
         if family is not None or prior is not None:
-            raise ParameterError("a Problem has its family and prior already: leave them out")
+            raise ParameterError("a Problem already has a family and a prior: leave them out")
         return data
     if family is None or prior is None:
         missing = "family" if family is None else "prior"

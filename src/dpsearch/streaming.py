@@ -25,11 +25,11 @@ from dpsearch.tables import CheckedTable, without_codes
 
 _FOLLOWS = (
     "Hyperparameters are learned again from a sample of all rows, now and as more rows come; if the"
-    " rows before no longer matter, begin a new model with recent rows"
+    " earlier rows no longer matter, start a new model with recent rows"
 )
 _STAYS = (
-    "The {name} family stays as it is, since {why}; if the rows before no longer matter, begin a"
-    " new model with recent rows"
+    "The {name} family stays as it is, because {why}; if the earlier rows no longer matter, start"
+    " a new model with recent rows"
 )
 
 

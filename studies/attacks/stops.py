@@ -191,4 +191,4 @@ def _check(place: Path, code: int, number: signal.Signals, said: list[str]) -> N
     assert code == _CODES[number], f"exit code {code}"
     if record["stopped"] is not None:
         assert record["stopped"]["signal"] == number
-        assert "the best clustering until then" in said[-1], said[-1]
+        assert "the best clustering found by then" in said[-1], said[-1]

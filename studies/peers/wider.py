@@ -53,7 +53,7 @@ def fitted(X: Any, truth: Any) -> tuple[Score, str]:
     seconds = time.process_time() - begun
     labels = model.labels_
     ari, ami = adjusted_rand_score(truth, labels), adjusted_mutual_info_score(truth, labels)
-    won = model.reason_.partition("; by column ")[2].partition(", better by")[0]
+    won = model.reason_.partition("; families by column: ")[2].partition(", better by")[0]
     return Score(float(ari), float(ami), len(np.unique(labels)), seconds), won
 
 

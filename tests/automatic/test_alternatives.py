@@ -245,10 +245,15 @@ def test_a_rating_with_gaps_beside_a_price_with_tax():
 @pytest.mark.parametrize(
     ("derived", "ways", "constants", "message"),
     [
-        ((-1,), [[2.0, 0.0]], [1.0], r"derived must be different columns.* below 3, got \(-1,\)"),
-        ((3,), [[2.0, 0.0]], [1.0], "derived must be different columns"),
-        ((1, 1), [[2.0], [2.0]], [1.0, 1.0], "derived must be different columns"),
-        ((1.5,), [[2.0, 0.0]], [1.0], "derived must be different columns"),
+        (
+            (-1,),
+            [[2.0, 0.0]],
+            [1.0],
+            r"derived must be different column numbers from 0 to 2, got \(-1,\)",
+        ),
+        ((3,), [[2.0, 0.0]], [1.0], "derived must be different column numbers"),
+        ((1, 1), [[2.0], [2.0]], [1.0, 1.0], "derived must be different column numbers"),
+        ((1.5,), [[2.0, 0.0]], [1.0], "derived must be different column numbers"),
         ((1,), [[np.nan, 0.0]], [1.0], "coefficients must be finite"),
         ((1,), [[2.0, 0.0]], [np.inf], "constants must be finite"),
         ((1,), [[2.0]], [1.0], "coefficients has 1 numbers"),

@@ -248,7 +248,7 @@ CHOICES = {
     "binary with gaps": (np.where(RNG.random((80, 6)) < 0.1, np.nan, BINARY), "bernoulli", "0 or"),
     "all zero": (np.zeros((80, 6)), "full_gaussian", "numbers"),
     "sparse counts": (sp.csr_matrix(MANY_ZEROS), "multinomial", "a sparse table of counts"),
-    "sparse binary": (sp.csr_matrix(BINARY), "bernoulli", "a sparse table of 0 and 1"),
+    "sparse binary": (sp.csr_matrix(BINARY), "bernoulli", "a sparse table of zeros and ones"),
     "sparse, empty": (sp.csr_matrix((9, 4)), "multinomial", "sparse"),
     "numbers": (NUMBERS, "diagonal_gaussian", "numbers in 6 columns, independent"),
     "correlated": (NUMBERS @ SLANT, "full_gaussian", "numbers in 6 columns"),
@@ -268,7 +268,7 @@ CHOICES = {
     "correlated, with gaps": (
         np.where(BINARY > 0, np.nan, NUMBERS @ SLANT),
         "full_gaussian",
-        "completed where missing",
+        "with missing values filled in",
     ),
     "constant": (np.full((40, 3), 2.5), "full_gaussian", "numbers"),
 }
@@ -296,9 +296,7 @@ def test_mixed_frames():
     frame["c"] = np.array(["a", "b", "c"])[np.arange(80) % 3]
     model = DPMixture(random_state=0).fit(frame)
     assert model.family_.name == "product"
-    assert model.reason_ == (
-        "a table with columns of several kinds: 2 of numbers, 1 of yes or no, 1 of categories"
-    )
+    assert model.reason_ == ("columns of several kinds: 2 numeric, 1 yes/no, 1 categorical")
     alone = DPMixture(random_state=0).fit(frame[["c"]])
     assert (alone.family_.name, alone.reason_) == ("categorical", "a table of categories")
     assert DPMixture("poisson").fit(MANY_ZEROS).reason_ == "as named"
@@ -475,12 +473,12 @@ def test_compare():
         (["gaussian"], "list of two or more"),
         ([], "list of two or more"),
         (None, "list of two or more"),
-        (["gaussian", "auto"], "'auto' may be any family"),
+        (["gaussian", "auto"], "'auto' may choose any family"),
         (["gaussian", "gausian"], "no family 'gausian'"),
         (["gaussian", 3], "names or families, got 3"),
-        (["gaussian", "poisson"], "gaussian and poisson do not compare"),
+        (["gaussian", "poisson"], "gaussian and poisson cannot be compared"),
         (["poisson", "multinomial"], "probabilities and probabilities given row totals"),
-        (["gaussian", "projected_gaussian"], "looks at projections"),
+        (["gaussian", "projected_gaussian"], "models only projections"),
         (
             ["gaussian", families.Product([(families.Gaussian(), [0]), (families.Poisson(), [1])])],
             "of column 1 they give densities of numbers and probabilities",

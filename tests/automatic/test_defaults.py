@@ -311,7 +311,7 @@ def test_one_missing_cell_changes_next_to_nothing(of_iris):
     X = IRIS.copy()
     X[0, 0] = np.nan
     model = DPMixture().fit(X)
-    assert model.reason_ == "numbers in 4 columns, completed where missing"
+    assert model.reason_ == "numbers in 4 columns, with missing values filled in"
     assert adjusted_rand_score(model.labels_, of_iris.labels_) > 0.95
 
 

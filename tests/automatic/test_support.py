@@ -69,7 +69,7 @@ def test_frames_and_streams_take_them_too():
     model = DPMixture(random_state=0).fit(X)
     bad = X.iloc[:30].copy()
     bad.loc[4, "wealth"] = 0.0
-    with pytest.warns(OutsideSupportWarning, match="'wealth' has 1 value .* as 0 in row 4"):
+    with pytest.warns(OutsideSupportWarning, match="'wealth' has 1 value .*, 0 in row 4: it is"):
         assert model.predict_proba(bad).shape == (30, 1)
     with pytest.warns(OutsideSupportWarning, match="wealth"):
         model.partial_fit(bad)
@@ -133,7 +133,7 @@ def test_a_value_that_would_follow_from_others_is_named():
     X = _counts_with_their_sum()
     model = DPMixture(random_state=0).fit(X)
     row = np.array([[np.nan, 7.0, -1.0]])
-    with pytest.warns(OutsideSupportWarning, match="'column 0' has 1 value .* as -6 in row 0"):
+    with pytest.warns(OutsideSupportWarning, match="'column 0' has 1 value .*, -6 in row 0: it is"):
         found = model.score_samples(row)
     np.testing.assert_allclose(found, model.score_samples([[np.nan, 7.0, np.nan]]))
 

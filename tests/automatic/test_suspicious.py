@@ -158,7 +158,7 @@ def test_codes_are_gaps(width, share, tmp_path):
     with_codes, with_gaps = coded(X, share=share)
     model, same = DPMixture().fit(with_codes), DPMixture().fit(with_gaps)
     assert (model.family_, model.log_joint_) == (same.family_, same.log_joint_)
-    assert model.reason_ == same.reason_ + f"; -9999 in {width} columns taken as missing"
+    assert model.reason_ == same.reason_ + f"; -9999 in {width} columns treated as missing"
     np.testing.assert_array_equal(model.labels_, same.labels_)
     assert adjusted_rand_score(truth, model.labels_) > 0.9
     model.save(tmp_path / "model.npz")
@@ -177,10 +177,10 @@ def test_codes_in_a_frame():
     frame["kind"] = np.array(["u", "v"])[truth % 2]
     frame["b"] = X[:, 1]
     model = DPMixture().fit(frame)
-    assert model.reason_.endswith("; 999 in 2 columns taken as missing")
+    assert model.reason_.endswith("; 999 in 2 columns treated as missing")
     assert adjusted_rand_score(truth, model.labels_) > 0.95
     one = DPMixture().fit(frame[["a", "b", "kind"]])
-    assert one.reason_.endswith("; 999 in column 'a' taken as missing")
+    assert one.reason_.endswith("; 999 in column 'a' treated as missing")
 
 
 @pytest.mark.slow

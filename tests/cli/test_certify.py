@@ -52,7 +52,7 @@ def test_few_rows_are_verified_in_interval_arithmetic(certified):
     assert (code, said.endswith("\nverified, in interval arithmetic\n")) == (0, True)
     np.save("other.npy", table(10) + 1e-7)
     complains(certified("--check", "proof.npz", "other.npy", "--exact"), "proves nothing about")
-    complains(certified("model.npz", "x.npy", "--exact"), "dpsearch: --exact takes at most 16 rows")
+    complains(certified("model.npz", "x.npy", "--exact"), "dpsearch: --exact needs at most 16 rows")
 
 
 def test_statements_about_numbers_and_pairs(certified):
@@ -60,7 +60,7 @@ def test_statements_about_numbers_and_pairs(certified):
     code, _, said = certified("model.npz", "x.npy", *asked)
     assert code == 0
     assert "every partition into 1 component is at least " in said
-    assert "the best partition is one into 2 components" in said
+    assert "the best partition is into 2 components" in said
     assert "rows 0 and 59 are apart in every partition within 5 nats" in said
     found = json.loads(certified("model.npz", "x.npy", *asked, "--json")[1])
     assert [one["n_clusters"] for one in found["numbers"]] == [1, 2]
@@ -76,7 +76,7 @@ def test_invalid_pairs_and_numbers_are_refused_before_any_work(certified, monkey
         ("--pairs", "0-0"): "--pairs must name two different rows from 0 to 59, got 0-0",
         ("--pairs", "1-60"): "--pairs must name two different rows from 0 to 59, got 1-60",
         ("--numbers", "61"): "--numbers must be from 1 to 60, the number of rows, got 61",
-        ("--exact",): "--exact takes at most 16 rows",
+        ("--exact",): "--exact needs at most 16 rows",
     }
     for options, message in asked.items():
         complains(certified("model.npz", "x.npy", *options), message)
@@ -125,7 +125,7 @@ def test_what_the_fit_completed_is_completed_again(run):
     X[4::11, 1] = np.nan
     np.save("empty.npy", X)
     assert run("fit", "empty.npy", "--quiet")[0] == 0
-    complains(run("certify", "empty.clusters", "empty.npy"), "empty.npy: 1 row without any value")
+    complains(run("certify", "empty.clusters", "empty.npy"), "empty.npy: 1 row without any values")
     X[81, 1] = -9.0  # which lacked both
     np.save("x.npy", X)
     assert run("fit", "x.npy", "--refine", "no", "--quiet")[0] == 0

@@ -63,9 +63,9 @@ def test_a_checkpoint_of_another_run_is_refused(rows, run, tmp_path):
     for other, expected in (
         (("x.npy", "--family", "gaussian"), "another family: 'diagonal_gaussian', this run 'gau"),
         (("x.npy", *FAMILY, "--keep-codes"), "another missing_codes: 'auto', this run None"),
-        (("y.npy", *FAMILY), "c: the checkpoint is of other data"),
-        (("x.npy", *FAMILY, "--certify", "1s"), "--certify takes no --checkpoint"),
-        (("x.npy", *FAMILY, "--restarts", 1), "--restarts takes no --checkpoint"),
+        (("y.npy", *FAMILY), "c: the checkpoint belongs to other data"),
+        (("x.npy", *FAMILY, "--certify", "1s"), "--certify does not combine with --checkpoint"),
+        (("x.npy", *FAMILY, "--restarts", 1), "--restarts does not combine with --checkpoint"),
         (("x.npy", *FAMILY, "--checkpoint", "no/c"), "no such folder for the checkpoint"),
         (("x.npy", *FAMILY, "--checkpoint", "x.npy"), "x.npy: damaged, or not a checkpoint"),
     ):
@@ -76,4 +76,4 @@ def test_a_checkpoint_of_another_run_is_refused(rows, run, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), rows)
     np.save(tmp_path / "few.npy", rows[1:])
     said = run("fit", "few.npy", *FAMILY, "--checkpoint", "d")[2]
-    assert "--checkpoint is for tables of at least 20,000 rows, or in shards (--shards)" in said
+    assert "--checkpoint needs a table of at least 20,000 rows, or one in shards (--shards)" in said

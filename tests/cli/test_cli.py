@@ -290,9 +290,15 @@ def test_predict_counts_what_it_cannot_read(run, tmp_path):
     for how in ((), ("--memory", "2GB")):
         code, out, err = run("predict", "x.clusters", "new.csv", *how)
         assert (code, len(out.splitlines())) == (0, 4)
-        assert "note: column 'x' has 1 value that cannot be read, as 'abc', taken as missing" in err
-        assert "note: column 'y' has 1 value that cannot be read, as 'inf', taken as missing" in err
-        assert "1 row has no value (2)" in err
+        assert (
+            "note: column 'x' has 1 value that cannot be read, 'abc': it is treated as missing"
+            in err
+        )
+        assert (
+            "note: column 'y' has 1 value that cannot be read, 'inf': it is treated as missing"
+            in err
+        )
+        assert "1 row has no values (2)" in err
         code, _, err = run("predict", "x.clusters", "new.csv", "--handle-unknown", "error", *how)
         assert code == 1
         assert "column 'x' is 'abc', not a number" in err
@@ -310,12 +316,12 @@ def test_predict_says_which_rows_fit_nowhere(run, tmp_path, monkeypatch):
     assert sorted(model.outliers(new)) == [2, 5]
     code, _, err = run("predict", "x.clusters", "new.csv")
     assert code == 0
-    said = "are improbable under every cluster (chance alone makes fewer than one of"
-    assert f"note: 2 of 8 rows {said} 8 look so): 2, 5" in err
+    said = "are improbable under every cluster (by chance alone, fewer than one of"
+    assert f"note: 2 of 8 rows {said} 8 would be): 2, 5" in err
     new[5, 0] = np.nan
     (tmp_path / "gaps.csv").write_text(as_text(new).replace("nan", ""))
     assert (
-        f"note: 2 of 8 rows {said} 8 look so): 2, 5" in run("predict", "x.clusters", "gaps.csv")[2]
+        f"note: 2 of 8 rows {said} 8 would be): 2, 5" in run("predict", "x.clusters", "gaps.csv")[2]
     )
     monkeypatch.setattr("dpsearch.cli.predict._CHEAP", 20_000 * model.n_components_ * 2)
     err = run("predict", "x.clusters", "gaps.csv")[2]
@@ -410,7 +416,10 @@ def test_files_without_names_for_a_model_with_names(run, tmp_path):
     for options in ((), ("--memory", "4GB")):
         code, out, err = run("predict", "x.clusters", "z.csv", *options)
         assert (code, pl.read_csv(io.StringIO(out))["cluster"].to_list()) == (0, want)
-        assert "note: no column 'length', which the model knows: all values taken" in err
+        assert (
+            "note: no column 'length', which the model was fitted with: all values are treated"
+            in err
+        )
     complains(run("certify", "x.clusters", "z.csv"), "no column 'length', which the model needs")
 
 
@@ -542,7 +551,7 @@ def test_mixed_tables(run, tmp_path):
     assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == [found[1], found[0]]
     (tmp_path / "new.csv").write_text("kind,legs,weight,flies\nfish,0,1,false\n")
     code, _, err = run("predict", "x.clusters", "new.csv")
-    assert (code, "column 'kind' has 1 value that the fit did not see, as 'fish'" in err) == (
+    assert (code, "column 'kind' has 1 value that the fit did not see, 'fish'" in err) == (
         0,
         True,
     )
@@ -600,7 +609,7 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
     assert fitting.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-    if "best clustering until then" in err:  # a slow machine may not have come to refinement
+    if "best clustering found by then" in err:  # a slow machine may not have come to refinement
         assert names_in(tmp_path / "x.clusters") == FILES
     else:
         assert names_in(tmp_path) == ["x.npy"]
@@ -882,17 +891,17 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
         (["--columns", "a,0"], ["column 'a' is named twice"]),
         (["--columns", "a", "--drop", "b"], ["--columns and --drop"]),
         (["--drop", "a,b"], ["no column is left"]),
-        (["--index", "a,b"], ["--index takes one column"]),
+        (["--index", "a,b"], ["--index must name one column"]),
         (["--columns", "a,b", "--index", "a"], ["column 'a' cannot both name the rows and be"]),
         (["--columns", "a", "--text", "b"], ["--columns and --text"]),
-        (["--category", "a", "--drop", "a"], ["--category: column 'a' is not clustered by"]),
-        (["--words", "9"], ["--words is for texts"]),
+        (["--category", "a", "--drop", "a"], ["--category: column 'a' is not among the columns"]),
+        (["--words", "9"], ["--words only applies to texts"]),
         (["--separator", "ab"], ["--separator must be one character"]),
         (["--encoding", "utf-99"], ["unknown encoding 'utf-99'"]),
         (["--input-format", "xlsx"], ["unknown format 'xlsx'", "parquet"]),
         (["--input-format", "parquet"], ["X.csv: damaged, or not a Parquet file"]),
         (["--input-format", "arrow"], ["X.csv: damaged, or not an Arrow or Feather file"]),
-        (["--image-shape", "28x28"], ["--image-shape is for the report"]),
+        (["--image-shape", "28x28"], ["--image-shape only affects the report"]),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -924,13 +933,13 @@ def test_rows_without_any_value_are_named(run, tmp_path):
     for options in ((), ("--shards", "2")):
         code, _, err = run("fit", "x.csv", "--force", *options)
         assert code == 0, err
-        assert "note: 2 rows have no value (3, 7): their label is the prior's" in err
-        assert "; the sizes in clusters.csv include such rows" in err
+        assert "note: 2 rows have no values (3, 7): their labels come from the prior alone" in err
+        assert "; the sizes in clusters.csv include them" in err
         labels = pl.read_csv("x.clusters/labels.csv")["cluster"].value_counts().sort("cluster")
         clusters = pl.read_csv("x.clusters/clusters.csv")
         assert clusters["size"].to_list() == labels["count"].to_list()
     code, _, err = run("predict", "x.clusters", "x.csv", "--out", "p.csv")
-    assert (code, "note: 2 rows have no value (3, 7)" in err) == (0, True)
+    assert (code, "note: 2 rows have no values (3, 7)" in err) == (0, True)
 
 
 @pytest.mark.slow
@@ -1045,7 +1054,7 @@ def test_what_the_system_refuses(run, tmp_path, monkeypatch):
     monkeypatch.setattr("dpsearch.io.read_table", raising(ZeroDivisionError))
     code, out, err = run("fit", "X.csv")
     assert (code, out) == (70, "")
-    assert err == "dpsearch: a bug: ZeroDivisionError: what it says (--debug shows where)\n"
+    assert err == "dpsearch: a bug: ZeroDivisionError: what it says (--debug shows the traceback)\n"
     assert names_in(tmp_path) == ["X.csv"]
 
 
@@ -1128,7 +1137,7 @@ def test_codes_of_missing_values_may_be_kept(run, tmp_path):
     X[::10, 0] = -9999.0
     pl.DataFrame(X, schema=["a", "b"]).write_csv("x.csv")
     assert run("fit", "x.csv")[0] == 0
-    assert "-9999 in column 0 taken as missing" in load(tmp_path / "x.clusters/model.npz").reason_
+    assert "-9999 in column 0 treated as missing" in load(tmp_path / "x.clusters/model.npz").reason_
     assert run("predict", "x.clusters", "x.csv")[0] == 0
     assert run("fit", "x.csv", "--keep-codes", "--out", "kept")[0] == 0
     assert "missing" not in load(tmp_path / "kept/model.npz").reason_

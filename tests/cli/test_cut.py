@@ -70,7 +70,7 @@ def test_a_folder_is_cut_without_fitting(fitted, monkeypatch):
     code, _, said = fitted("cut", "x.clusters", "--clusters", "2")
     assert code == 0
     assert said.startswith("900 rows in 2 clusters")
-    assert "cut at 2 clusters, as asked for" in said
+    assert "cut at 2 clusters, as requested" in said
     labels, clusters, after = read()
     assert labels["cluster"].n_unique() == clusters.height == after["clusters"] == 2
     assert labels["component"].to_list() == before["component"].to_list()
@@ -90,14 +90,14 @@ def test_what_cannot_be_cut(fitted, run):
     complains(run("cut", "x.clusters", "--clusters", "500"), "there are only", "components")
     complains(run("cut", "x.clusters", "--level", "many"), "level must be 'auto'")
     complains(run("cut", "x.clusters", "--clusters", "2", "--level", "3"), "not both")
-    complains(run("cut", "nowhere"), "nowhere", "run.json is not there")
+    complains(run("cut", "nowhere"), "nowhere", "it has no run.json")
     text = Path("x.csv").read_text()
     Path("x.csv").write_text(text.replace("r1,", "r1,9"))
     complains(run("cut", "x.clusters", "--clusters", "2"), "x.csv", "not the data that were fitted")
     Path("y.csv").write_text(text)
     assert run("cut", "x.clusters", "y.csv", "--clusters", "2")[0] == 0
     Path("x.csv").unlink()
-    complains(run("cut", "x.clusters", "--clusters", "2"), "x.csv", "the data are not there")
+    complains(run("cut", "x.clusters", "--clusters", "2"), "x.csv", "the data are no longer there")
     Path("x.clusters/run.json").write_text("{}")
     complains(
         run("cut", "x.clusters", "--clusters", "2"), "run.json", "not what `dpsearch fit` wrote"

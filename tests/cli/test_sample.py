@@ -58,7 +58,7 @@ def test_a_model_brings_its_family_and_its_clusters(sampled, run, tmp_path):
     np.testing.assert_array_equal(Draws.load("draws.npz").labels, want.labels)
     code, said = sampled(*options, "--model", "x.clusters", "--family", "gaussian")
     assert (code, said.count("\n")) == (1, 1)
-    assert "--model brings its own family" in said
+    assert "--model has its own family" in said
     np.save("short.npy", np.load("x.npy")[:9])
     code, said = sampled("short.npy", *options[1:], "--model", "x.clusters")
     assert (code, said.count("\n")) == (1, 1)
@@ -126,7 +126,7 @@ def test_samplers(sampled, sampler):
     )
     assert code == 0
     assert f"1 chain of {sampler}" in said
-    assert "fewer than 100 effective draws: take more --draws" in said
+    assert "fewer than 100 effective draws: increase --draws" in said
 
 
 def test_options_of_one_sampler_and_chains_that_disagree(sampled, monkeypatch):
@@ -196,7 +196,7 @@ def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the chains are saved in draws.npz.checkpoint: continue with --resume" in said
+    assert "the chains are saved in draws.npz.checkpoint: add --resume to continue" in said
     assert "dpsearch: interrupted" in said
     assert "Traceback" not in said
 
@@ -209,15 +209,15 @@ def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
         (["--burn-in", -1], "--burn-in must be an integer ≥ 0"),
         (
             ["--sampler", "metropolis", "--moves", 5],
-            "--moves is no option of the sampler metropoli",
+            "--moves is not an option of the sampler metropoli",
         ),
-        (["--proposals", 5], "--proposals is no option of the sampler split-merge-3"),
+        (["--proposals", 5], "--proposals is not an option of the sampler split-merge-3"),
         (["--sampler", "magic"], "unknown sampler 'magic'"),
         (["--start", "nowhere"], "unknown start 'nowhere'"),
         (["--loss", "squared"], "unknown loss 'squared'"),
         (["--out", "x.npy"], "x.npy exists; use --force"),
         (["--out", "a", "--labels", "a"], "name the same file"),
-        (["--out", "a", "--checkpoint", "a"], "--checkpoint names a file to be written"),
+        (["--out", "a", "--checkpoint", "a"], "--checkpoint names a file that the command writes"),
         (["--out", "no/such/a"], "no such folder"),
         (["--jobs", 0], "n_jobs must be"),
         (["--plot", "t.xyz"], "must end with one of"),

@@ -51,7 +51,7 @@ def test_a_stop_in_refinement_writes_the_best_so_far(run, tmp_path, monkeypatch,
     assert record["stopped"] == {"signal": number, "while": "refining"}
     assert record["cut_short"][0] == "refining"
     assert load(tmp_path / "x.clusters/model.npz").cut_short_[0] == "refining"
-    assert "while refining: this is the best clustering until then" in err.splitlines()[-1]
+    assert "while refining: this is the best clustering found by then" in err.splitlines()[-1]
     assert signal.getsignal(number) is not None
 
 
@@ -90,7 +90,7 @@ def test_a_run_says_what_its_time_did_not_suffice_for(run, tmp_path, monkeypatch
     code, _, err = run("fit", "x.csv", "--time", "0.001", "--report")
     assert code == 0
     said = err.splitlines()[-1]
-    assert said.startswith("cut short, as the time for each of these was up: choosing the family, ")
+    assert said.startswith("cut short for lack of time: choosing the family, ")
     assert said.endswith(", writing the report; report.html is not written")
     record = record_of(tmp_path / "x.clusters")
     assert record["stopped"] is None
@@ -144,10 +144,10 @@ def test_a_report_needs_no_draws(run, tmp_path, monkeypatch):
     monkeypatch.setattr("dpsearch.explain._p_values", over)
     code, _, err = run("fit", "x.csv", "--time", "100", "--report")
     assert code == 0
-    assert err.splitlines()[-1] == "cut short, as the time for it was up: explaining"
+    assert err.splitlines()[-1] == "cut short for lack of time: explaining"
     page = (tmp_path / "x.clusters/report.html").read_text()
-    assert "There was no time to find out whether rows are out of the ordinary." in page
-    assert "No row is out of the ordinary" not in page
+    assert "There was no time to look for outliers." in page
+    assert "No row is an outlier" not in page
 
 
 def test_what_needs_rows_is_named_where_no_row_was_explained(run, tmp_path, monkeypatch):

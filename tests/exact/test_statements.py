@@ -75,5 +75,5 @@ def test_questions_without_an_answer_are_refused():
     with pytest.raises(ParameterError, match="n_clusters"):
         found.with_clusters(8)
     line = certify(problem_of(1).model.matrix[:, :1], np.zeros(7), families.Gaussian(), PRIORS[0])
-    with pytest.raises(CapabilityError, match="nothing of pairs"):
+    with pytest.raises(CapabilityError, match="nothing about pairs"):
         line.apart(0, 1)

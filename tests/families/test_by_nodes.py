@@ -155,15 +155,15 @@ def test_another_function_of_the_same_name_is_noticed():
         return -0.5 * abs(x - theta) - math.log(4.0)
 
     families.register_density(half)
-    with pytest.raises(ParameterError, match="'half' is registered as another function"):
+    with pytest.raises(
+        ParameterError, match="'half' is registered as a function whose values differ"
+    ):
         families.from_dict(told)
 
 
 def test_a_support_that_excludes_the_data():
     family = families.Quadrature(laplace, [0.0, 1.0], support=(0.0, 5.0))
-    with pytest.raises(
-        DataError, match=r"from 0 to 5, as `support` says, but X at row 1, column 0"
-    ):
+    with pytest.raises(DataError, match=r"from 0 to 5 \(its `support`\), but X at row 1, column 0"):
         family.compile([[1.0], [-3.0]])
 
 
@@ -180,7 +180,7 @@ def test_nodes_that_miss_the_data():
     ("nodes", "log_weights", "message"),
     [
         ([], None, "nodes must not be empty"),
-        ([math.nan], None, "nodes must be numbers"),
+        ([math.nan], None, "nodes must be a list of numbers"),
         ([0.0, 1.0], [0.0], "has 1 numbers for 2 nodes"),
         ([[[0.0], [1.0]], [[0.0], [1.0]]], None, "nodes are for 2 columns"),
     ],
@@ -201,7 +201,7 @@ def test_log_weights_and_a_support_are_checked_at_once():
 def test_whole_numbers_are_checked():
     family = families.Quadrature(laplace, [0.0, 1.0], whole=True)
     family.compile([[1.0], [math.nan]])
-    with pytest.raises(DataError, match=r"takes whole numbers.*row 1, column 0 is 1.5"):
+    with pytest.raises(DataError, match=r"takes integers.*row 1, column 0 is 1.5"):
         family.compile([[1.0], [1.5]])
 
 
@@ -256,8 +256,12 @@ def test_draws_and_means_of_a_density_are_right_however_wide_its_support_is(reac
 @pytest.mark.parametrize(
     ("function", "nodes", "text"),
     [
-        (laplace_about, [(1, 2), (1,)], "nodes must all have as many numbers"),
-        (laplace_about, [np.arange(3.0), np.arange(2.0)], "nodes must all have as many numbers"),
+        (laplace_about, [(1, 2), (1,)], "nodes must all have as many coordinates"),
+        (
+            laplace_about,
+            [np.arange(3.0), np.arange(2.0)],
+            "nodes must all have as many coordinates",
+        ),
         (functools.partial(laplace_about), [(0.0, 1.0)], "log_density must be a function"),
         (3, [0.0], "log_density 3 is not registered"),
     ],

@@ -99,7 +99,7 @@ def test_sparse_data_are_refused_where_they_are_not_taken(kit):
 def test_a_sparse_matrix_without_entries(name):
     family = families.by_name(name)()
     if name == "von_mises_fisher":  # a row of zeros is no direction
-        with pytest.raises(DataError, match="row 0 of X has the length 0"):
+        with pytest.raises(DataError, match="row 0 of X has length 0"):
             family.compile(sp.csr_matrix((3, 4)))
         return
     empty, zeros = Compiled(family, sp.csr_matrix((3, 4))), Compiled(family, np.zeros((3, 4)))

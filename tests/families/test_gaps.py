@@ -168,7 +168,7 @@ def test_families_that_refuse_name_the_place_and_the_remedy(name):
 def test_a_column_without_values_is_named():
     X = np.ones((4, 3))
     X[:, 1] = np.nan
-    with pytest.raises(DataError, match="column 1 of X has no value at all"):
+    with pytest.raises(DataError, match="column 1 of X has no values"):
         DPMixture().fit(X)
 
 

@@ -105,7 +105,7 @@ def test_what_is_left_out_changes_no_place():
 def test_rows_that_are_not_directions():
     X, _ = planted(20, 5, 2)
     X[7] *= 1.01
-    with pytest.raises(DataError, match=r"row 7 of X has the length 1.01.*normalize"):
+    with pytest.raises(DataError, match=r"row 7 of X has length 1.01.*normalize"):
         DPMixture("von_mises_fisher").fit(X)
     with pytest.raises(DataError, match="row 7"):
         families.VonMisesFisher().compile(sp.csr_matrix(X))

@@ -25,7 +25,7 @@ QUICK = ["--refine", "no", "--family", "gaussian", "--quiet"]
 BAD_CSV = {
     "empty": ("", ["the file is empty"]),
     "blank": ("\n\n\n", ["the file is empty"]),
-    "header only": ("a,b\n", ["column names and no data"]),
+    "header only": ("a,b\n", ["column names but no rows"]),
     "ragged": ("a,b\n1,2\n\n3\n", ["line 4", "1 cells, expected 2"]),
     "long row": ("1,2\n3,4,5\n", ["line 2", "3 cells, expected 2"]),
     "wider than its header": ("a,b\n1,2,3\n", ["line 2", "3 cells, expected 2"]),
@@ -54,7 +54,7 @@ ODD_CSV = {
     "mostly numbers": ("a\n?\n1\n2\n", "1 to 2; 1 missing"),
     "after a quoted line end": ('"a\nb",c\n1,2\n3,x\n', "a b     count"),
     "a line end in a cell": ('a\n1\n"x\ny"\n', "a       category"),
-    "infinity": ("1,2\n-inf,4\n5,4\n", "1 to 5; 1 not finite, taken as missing"),
+    "infinity": ("1,2\n-inf,4\n5,4\n", "1 to 5; 1 not finite, treated as missing"),
     "beyond doubles": ("1,2\n1e999,4\n5,4\n", "1 to 5; 1 not finite"),
     "huge": ("1,2\n1e200,4\n5,4\n", "1 to 5; 1 not finite"),
     "long cell": ("1,2\n3," + "4" * 200_000 + "\n", "column 1  category"),
@@ -148,7 +148,7 @@ def test_folders_and_files_that_are_not_there_or_of_another_kind(run, tmp_path):
     (tmp_path / "dangling.csv").symlink_to(tmp_path / "nowhere")
     complains(run("fit", "dangling.csv"), "dangling.csv", "no such file")
     (tmp_path / "folder").mkdir()
-    complains(run("fit", "folder"), "folder: a folder without files")
+    complains(run("fit", "folder"), "folder: the folder has no files")
     complains(run("fit", "folder", "--input-format", "csv"), "folder: is a folder, not a file")
     (tmp_path / "X.xlsx").write_text("1,2")
     complains(run("fit", "X.xlsx"), "X.xlsx", "'.xlsx'", ".csv", ".parquet", "--input-format")
@@ -338,7 +338,7 @@ def test_dates_and_infinities_are_no_errors(run, tmp_path):
     assert run("fit", "x.parquet", "--drop", "when", "--force", *QUICK)[0] == 0
     infinite = frame.with_columns(a=pl.lit(1.0) / (pl.int_range(40) - 7)).select("a")
     infinite.write_parquet("y.parquet")
-    assert "1 not finite, taken as missing" in run("fit", "y.parquet")[2]
+    assert "1 not finite, treated as missing" in run("fit", "y.parquet")[2]
 
 
 def test_columns_that_are_not_texts_and_cannot_name_rows(run, tmp_path):
@@ -349,7 +349,7 @@ def test_columns_that_are_not_texts_and_cannot_name_rows(run, tmp_path):
     for name in ("list", "bytes", "struct"):
         place = f"x.parquet, column '{name}'"
         complains(run("fit", "x.parquet", "--columns", "a", "--index", name), place, "name rows")
-        complains(run("fit", "x.parquet", "--text", name), place, "is not text")
+        complains(run("fit", "x.parquet", "--text", name), place, "are not texts")
 
 
 def test_a_column_of_gaps_is_left_out_with_a_message(run, tmp_path):

@@ -153,11 +153,11 @@ def test_titles_before_the_names_of_columns(empty, tmp_path):
     below = "Nr;x;kind;\n" + "".join(f"{k};{k * k};{'ab'[k % 2]};\n" for k in range(30))
     path.write_text(f'Sales{empty}\n\n"As of\n2024"{empty}\n{below}')
     found = read_table(path, Reading())
-    assert found.notes[0].startswith("2 lines before the names of columns left out")
+    assert found.notes[0].startswith("2 lines before the column names skipped")
     assert found.names[:3] == ["Nr", "x", "kind"]
     assert found.X.shape[0] == 30
     path.write_text(f"Sales{empty}\n{below}1;2\n")
-    with pytest.raises(DataError, match=r"line 33: 2 cells, expected 4, as at the top; put cells"):
+    with pytest.raises(DataError, match=r"line 33: 2 cells, but the first line has 4; put cells"):
         read_table(path, Reading())
 
 
@@ -242,7 +242,7 @@ def test_numbers_that_name_columns(tmp_path):
         found.decide()
         assert found.names == (["7", "9"] if ",7,9" in text else ["0", "1"])
         np.testing.assert_array_equal(found.X, X)
-        assert "is taken for names of columns; --no-header" in found.notes[0]
+        assert "is taken for column names; use --no-header" in found.notes[0]
     found = read_text(frame.to_csv(), tmp_path)
     found.decide()
     assert found.index.to_list() == list(range(60))
@@ -255,7 +255,7 @@ def test_numbers_that_name_columns(tmp_path):
     found = read_text("2019,2020\n1.5,2.5\n3,4\n", tmp_path)
     assert (found.names, found.n_rows) == (None, 3)
     assert found.notes == [
-        "the first line, 2019,2020, is taken for data; --header if it names the columns"
+        "the first line, 2019,2020, is taken for data; use --header if it names the columns"
     ]
     # A model knows its names; small blocks know what large ones do.
     model = ModelColumns(("2020", "2019"), 2)
@@ -518,7 +518,7 @@ def test_a_model_finds_its_columns(tmp_path):
         with pytest.raises(DataError, match=f"no column '{name}', which the model needs"):
             read_text(text.replace(name, "other"), tmp_path, model=model)
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
-    with pytest.raises(DataError, match="column 1 is a category to the model"):
+    with pytest.raises(DataError, match="column 1 is a category in the model"):
         read_table(tmp_path / "x.npy", Reading(model=model))
     # What columns of a file without names are called is their number there.
     model = ModelColumns(("column 2", "column 1"), 2, categories=(1,), index="column 0")

@@ -176,7 +176,7 @@ def test_skewed_groups_are_clusters_and_gaussian_ones_stay_components(skewed):
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(truth, model.labels_) > 0.9
     assert adjusted_rand_score(truth, model.component_labels_) < 0.8
-    assert "so overlapping ones were merged: 3 clusters" in model.level_reason_
+    assert "so overlapping components were merged into 3 clusters" in model.level_reason_
 
     X, truth = gaussians()
     model = DPMixture().fit(X)
@@ -240,7 +240,7 @@ def test_levels_by_number(skewed):
     want = DPMixture(model.family_).fit(few).at_level(2)
     np.testing.assert_array_equal(fitted.labels_, want.labels_)
     assert want.n_components_ > fitted.n_clusters_ == 2
-    assert "cut at 2 clusters, as asked for" in fitted.level_reason_
+    assert "cut at 2 clusters, as requested" in fitted.level_reason_
 
 
 def test_agreement_is_the_adjusted_rand_index_of_gathered_components():
@@ -385,7 +385,7 @@ def test_a_family_without_draws_keeps_its_components(skewed):
     family = NoDraws(**model.family_.hyperparameters())
     found = DPMixture(family).fit(X)
     assert found.n_clusters_ == found.n_components_
-    assert "has no draws" in found.level_reason_
+    assert "cannot draw rows" in found.level_reason_
     assert found.cut(2).max() == 1
 
 

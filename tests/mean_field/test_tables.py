@@ -95,9 +95,9 @@ def test_a_soft_pass_leaves_out_rows_below_zero(make):
 
 def test_what_shards_do_not_take_is_refused(places):
     data, more = places["file"]
-    with pytest.raises(ParameterError, match="start is for rows in memory"):
+    with pytest.raises(ParameterError, match="start needs the rows in memory"):
         variational(data, FAMILY, PRIOR, start=np.zeros(300), **more)
-    with pytest.raises(ParameterError, match="device is for rows in memory"):
+    with pytest.raises(ParameterError, match="device needs the rows in memory"):
         variational(data, FAMILY, PRIOR, device="cpu", **more)
     with pytest.raises(ParameterError, match="need a family and a prior"):
         variational(data, **more)

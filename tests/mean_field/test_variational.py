@@ -329,14 +329,14 @@ def test_an_interrupted_fit_is_returned_as_it_is():
         ({"tol": "x"}, "tol must be"),
         ({"tail": True, "variant": "collapsed"}, "tail needs"),
         ({"cells": 0}, "cells must be an integer ≥ 1"),
-        ({"cells": 5, "device": "cpu"}, "cells are of rows in memory"),
-        ({"order": 1}, "order is for the variant 'collapsed'"),
+        ({"cells": 5, "device": "cpu"}, "cells needs the rows in memory"),
+        ({"order": 1}, "order needs the variant 'collapsed'"),
     ],
 )
 def test_bad_options_are_refused(options, words):
     with pytest.raises(ParameterError, match=words):
         variational(table(), FAMILY, DP, **options)
-    with pytest.raises(ParameterError, match="n_shards is for data"):
+    with pytest.raises(ParameterError, match="n_shards needs data, not a Problem"):
         variational(Problem(table(), FAMILY, DP), n_shards=2)
 
 

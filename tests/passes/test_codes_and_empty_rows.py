@@ -15,8 +15,8 @@ def test_codes_are_recognised_in_shards():
     X, labels = planted(900, 3, 4)
     X[np.random.default_rng(1).random(X.shape) < 0.1] = -9999.0
     whole, shards = fits(X)
-    assert "-9999 in 4 columns taken as missing" in whole.reason_
-    assert "-9999 in 4 columns taken as missing" in shards.reason_
+    assert "-9999 in 4 columns treated as missing" in whole.reason_
+    assert "-9999 in 4 columns treated as missing" in shards.reason_
     for model in (whole, shards):
         assert adjusted_rand_score(labels, model.labels_) > 0.9
         new = np.array([[-9999.0, *X[0, 1:]]])

@@ -164,7 +164,7 @@ def test_an_error_of_the_network_in_a_shard_is_the_shards_own(client, tmp_path):
 
 def test_a_recomputed_state_must_be_what_it_was():
     state = State(np.array([0, 1, 1], np.int32), np.full(3, -1, np.int32), 0.0)
-    with pytest.raises(WorkersError, match="came out otherwise"):
+    with pytest.raises(WorkersError, match="came out different"):
         dask_rows._decided(state, ("labels", np.array([2, 1])), ())
 
 
@@ -246,7 +246,7 @@ def test_files_go_to_the_present_client(client, tmp_path):
     assert isinstance(found, da.Array)
     np.testing.assert_array_equal(found, model.fit(X).labels_)
     again = pickle.loads(pickle.dumps(model.fit(tmp_path)))
-    assert "labels left on a cluster" in repr(again.clustering_)
+    assert "labels left on a Dask cluster" in repr(again.clustering_)
     frame = pd.DataFrame(X, columns=list("abc"))
     assert again.explain(frame).n_clusters == model.n_clusters_
     with pytest.raises(DataError, match="labels stayed on a Dask cluster"):
@@ -391,7 +391,7 @@ def test_the_scheduler_gone_and_a_checkpoint_that_resumes(far, undisturbed, tmp_
 
     path = tmp_path / "run.checkpoint"
     begun = time.monotonic()
-    with pytest.raises(WorkersError, match="scheduler .* gone.*run.checkpoint has the best"):
+    with pytest.raises(WorkersError, match="scheduler .* gone.*run.checkpoint holds the best"):
         fitted(SHARDS, client, checkpoint=path, callback=kill)
     assert time.monotonic() - begun < 60
     monkeypatch.setattr(passes_fit, "first_partition", None)  # no sample is searched
@@ -413,7 +413,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
         DPMixture("diagonal_gaussian", 2.0, n_shards=4, checkpoint=path).fit(X)
     with pytest.raises(ModelFileError, match="another missing_codes: 'auto', this run None"):
         DPMixture("diagonal_gaussian", missing_codes=None, n_shards=4, checkpoint=path).fit(X)
-    with pytest.raises(ModelFileError, match="of other data"):
+    with pytest.raises(ModelFileError, match="belongs to other data"):
         DPMixture("diagonal_gaussian", n_shards=4, checkpoint=path).fit(X[:, :2])
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ModelFileError, match="damaged"):

@@ -88,7 +88,7 @@ def test_a_departure_is_reported_once_and_kept(tmp_path):
     assert "250 of 250 rows, from row 1,001 of the stream on" in text
     assert "most changed: heat (" in text
     assert "it was given" in text
-    assert "begin a new model" in text
+    assert "start a new model" in text
     assert model.departure_ == text
     model.save(tmp_path / "model.npz")
     assert dpsearch.load(tmp_path / "model.npz").departure_ == text
@@ -102,7 +102,7 @@ def test_a_departure_of_a_family_that_cannot_follow_names_it(monkeypatch):
     X[600:] += 80.0
     model = DPMixture("student_t", random_state=0)
     said = stream_of(model, np.split(X, 9))
-    assert "student_t family stays as it is, since its statistics depend" in str(said[0])
+    assert "student_t family stays as it is, because its statistics depend" in str(said[0])
 
 
 def test_which_columns_changed():

@@ -345,7 +345,9 @@ def test_a_checkpoint_of_other_columns_is_refused_in_one_line(tmp_path):
     frame = pd.DataFrame({"a": X[:, 0], "b": labels.astype(str)})
     model = DPMixture(n_shards=2, refine=False, checkpoint=tmp_path / "c", random_state=0)
     model.fit(frame)
-    with pytest.raises(ModelFileError, match="c: the checkpoint is of other columns") as raised:
+    with pytest.raises(
+        ModelFileError, match="c: the checkpoint belongs to other columns"
+    ) as raised:
         model.fit(frame.rename(columns={"b": "d"}))
     assert len(str(raised.value)) < 250
 
@@ -367,7 +369,7 @@ def test_a_checkpoint_knows_its_rows(tmp_path):
     swapped = X.copy()
     swapped[[0, 1], 0] = X[[1, 0], 0]  # the same cells in every column, of other rows
     for others in (X + 1e-9, swapped, -X):
-        with pytest.raises(ModelFileError, match="the checkpoint is of other data"):
+        with pytest.raises(ModelFileError, match="the checkpoint belongs to other data"):
             model.fit(others)
     assert (tmp_path / "c").read_bytes() == before
     order = np.random.default_rng(0).permutation(400)
@@ -517,7 +519,7 @@ def test_codes_and_rows_without_values_as_in_memory():
     X[450] = -9999.0  # which leaves nothing of the row
     few = DPMixture("diagonal_gaussian", random_state=0).fit(X)
     model = DPMixture("diagonal_gaussian", n_shards=3, random_state=0).fit(X)
-    assert "-9999 in 3 columns taken as missing" in model.reason_
+    assert "-9999 in 3 columns treated as missing" in model.reason_
     np.testing.assert_array_equal(model.sample_weight_, few.sample_weight_)
     assert (model.sample_weight_ == 0).nonzero()[0].tolist() == [7, 450]
     assert model.mixture_.sizes.sum() == 898

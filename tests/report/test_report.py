@@ -98,7 +98,7 @@ def test_summary_and_data_are_those_of_the_model(table, model, written):
     page = Reader(written.read_text())
     assert "90 rows with 2 columns fall into 3 clusters." in page.text
     assert "The largest has 40 rows (44 %), the smallest 20 rows." in page.text
-    assert "local search ended because none of its moves improves" in page.text
+    assert "local search ended because no move improves" in page.text
     data = page.data
     assert data["names"][:2] == ["item 0", "item 1"]
     fitted = [data["branches"][branch] for branch in data["tree"]["fitted"]]
@@ -126,7 +126,7 @@ def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path)
     path = tmp_path / "moved.html"
     write_report(path, model, X, consensus=view, max_points=10)
     page = Reader(path.read_text())
-    assert "1 of them reached the best log joint; those within 3 nats" in page.text
+    assert "1 reached the best log joint. Those within 3 nats" in page.text
     assert "have 3 components; 2 % of the rows" in page.text
     moved = page.data["moved"]
     rows = [row for row, _ in moved]
@@ -142,8 +142,8 @@ def test_the_report_says_that_a_table_is_too_wide_for_outliers(table, model, tmp
     monkeypatch.setattr("dpsearch.explain._MOST", 1000)
     write_report(tmp_path / "wide.html", model, table[0])
     page = Reader((tmp_path / "wide.html").read_text())
-    assert "too wide to tell in reasonable time" in page.text
-    assert "No row is out of the ordinary" not in page.text
+    assert "too wide to look for outliers in reasonable time" in page.text
+    assert "No row is an outlier" not in page.text
 
 
 def test_how_sure_it_is(table, model, written, tmp_path):
@@ -156,10 +156,10 @@ def test_how_sure_it_is(table, model, written, tmp_path):
     page = Reader(path.read_text())
     assert proof.optimal
     assert "Proved best" in page.text
-    said = "Of 3 searches from different orders, all of them reached the best log joint"
+    said = "Of 3 searches from different orders, all reached the best log joint"
     assert said in page.text
-    assert "In other company elsewhere" in page.text
-    assert "In other company elsewhere" not in Reader(written.read_text()).text
+    assert "Placed differently by other searches" in page.text
+    assert "Placed differently by other searches" not in Reader(written.read_text()).text
     assert f"Of {len(draws)} draws from the posterior" in page.text
     assert "Posterior of the number of clusters K" in page.text
     assert "Posterior of the concentration α" in page.text

@@ -281,7 +281,7 @@ def test_the_number_of_clusters_is_shown_with_its_reason(table, tmp_path):
     text = path.read_text()
     for part in fitted.level_reason_.split("; "):
         assert f"<li>{part[0].upper()}{part[1:]}.</li>" in text
-    assert "<li>Fits to halves of the rows have" in text
+    assert "<li>Fits to halves of the rows found" in text
     assert ", shown as rows apart." in text
 
 
@@ -295,8 +295,8 @@ def test_notebooks_show_clusters_not_components(model):
 def test_the_report_mentions_that_the_number_of_clusters_was_given(table, model, tmp_path):
     write_report(tmp_path / "one.html", model.at_level(1), table, umap=False)
     text = (tmp_path / "one.html").read_text()
-    assert "fall into a single cluster, as asked for." in text
-    assert "nothing in them calls for more" not in text
+    assert "fall into a single cluster, as requested." in text
+    assert "nothing in the data calls for more" not in text
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_statements_based_on_a_sample_mention_the_sample(table, model):
         some = summary.how_sure(model.clustering_, one, sample=True)[1:]
         assert not any("sample" in text for text in whole)
         assert all(f"a sample of {n} rows" in text for text in some)
-    assert "(chance alone makes fewer than one of" in whole[-1]
+    assert "(by chance alone, fewer than one of" in whole[-1]
 
 
 def test_spreads_are_rounded_each_by_its_own_size():

@@ -252,7 +252,9 @@ def test_an_interrupted_run_returns_the_best_so_far():
     assert len(found.clustering.labels) == 2600
     value = problem.log_joint(found.clustering.labels)
     assert found.clustering.log_joint == pytest.approx(value, abs=1e-6)
-    with pytest.raises(ParameterError, match=r"Ctrl-C has left .* rows: update\(\) places these"):
+    with pytest.raises(
+        ParameterError, match=r"Ctrl-C left .* rows unplaced: update\(\) places these"
+    ):
         found.update(table())
 
 
@@ -308,7 +310,7 @@ def test_a_stopped_run_is_that_of_the_rows_placed_and_goes_on(prior, family, mon
     problem = Problem(X, family, prior)
     whole = problem.log_joint(found.clustering.labels)
     assert found.clustering.log_joint == pytest.approx(whole, abs=1e-9)
-    with pytest.raises(ParameterError, match="X cannot be placed yet"):
+    with pytest.raises(ParameterError, match="X must wait"):
         found.update(X)
     ended = found.update()
     values = log_joints(problem)
@@ -352,7 +354,9 @@ def test_many_particles_are_placed_in_short_chunks(monkeypatch):
 def test_a_gap_in_a_later_batch():
     gaps = np.array([[0.0, np.nan], [4.0, 4.0]])
     begun = particle_filter(np.zeros((3, 2)), FAMILY, DP, particles=10, rng=0)
-    with pytest.raises(DataError, match=r"the first rows had none: begin with family.with_gaps"):
+    with pytest.raises(
+        DataError, match=r"but the first rows had none: start with family.with_gaps"
+    ):
         begun.update(gaps)
     begun = particle_filter(np.zeros((3, 2)), FAMILY.with_gaps(), DP, particles=52, rng=0)
     found = begun.update(gaps)

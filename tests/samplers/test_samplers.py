@@ -385,7 +385,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path, monkeypatc
     before = path.read_bytes()
     with pytest.raises(ParameterError, match="exists: resume=True"):
         gibbs(data(), FAMILY, PRIOR, **how)
-    with pytest.raises(ModelFileError, match="of other data"):
+    with pytest.raises(ModelFileError, match="belongs to other data"):
         gibbs(data(seed=1), FAMILY, PRIOR, resume=True, **how)
     with pytest.raises(ModelFileError, match="another prior"):
         gibbs(data(), FAMILY, GAMMA, resume=True, **how)
@@ -507,7 +507,7 @@ def test_a_checkpoint_of_wider_data_is_refused(tmp_path):
     wider = sp.csr_matrix((counts.data, counts.indices, counts.indptr), shape=(30, 9))
     how = {"draws": 5, "rng": 0, "checkpoint": tmp_path / "c"}
     gibbs(counts, families.Multinomial(0.5), PRIOR, **how)
-    with pytest.raises(ModelFileError, match="of other data"):
+    with pytest.raises(ModelFileError, match="belongs to other data"):
         gibbs(wider, families.Multinomial(0.5), PRIOR, resume=True, **how)
 
 
@@ -686,5 +686,5 @@ def test_options_that_are_not_there_are_named():
         gibbs(problem, draws=10, moves=3)
     with pytest.raises(ParameterError, match="resume needs a checkpoint"):
         gibbs(problem, draws=10, resume=True)
-    with pytest.raises(DataError, match=r"X is the path 'y.csv'.*: read it first"):
+    with pytest.raises(DataError, match=r"X is the path 'y.csv'.*: read the file first"):
         gibbs("y.csv", FAMILY, PRIOR, draws=10)

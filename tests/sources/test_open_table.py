@@ -290,7 +290,7 @@ def test_wrong_lines_and_cells_of_csv_files_are_named(tmp_path):
         fitted(tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text(text + "1,many,2\n")
     with open_table(tmp_path / "t.csv", TableOptions(2)) as found:
-        assert "1 other, as 'many', taken as missing" in found.triage["b"].reason
+        assert "1 other, such as 'many', treated as missing" in found.triage["b"].reason
         assert np.isnan(found.shards[1].load()[-1, 1])
 
 
@@ -312,7 +312,7 @@ def test_what_the_sample_has_not_is_other_or_missing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (X[:5, :2], "batch 1 has 2 columns, and batch 0 has 3"),
+        (X[:5, :2], "batch 1 has 2 columns, but batch 0 has 3"),
         (X[:0], "batch 1: 0 sample"),
         (X[0], "batch 1: Expected 2D"),
         (FRAME, "batch 1 is a frame"),
@@ -329,7 +329,7 @@ def test_a_batch_that_is_not_like_the_others_is_named(other, message):
 def test_frames_of_other_columns_and_no_batches():
     with pytest.raises(DataError, match="batch 1 has no column 'b', which batch 0 has"):
         fitted(iter([FRAME, FRAME.drop("b")]))
-    with pytest.raises(DataError, match="batch 1 has a column 'e', which batch 0 has not"):
+    with pytest.raises(DataError, match="batch 1 has a column 'e', which batch 0 does not have"):
         fitted(iter([FRAME, FRAME.with_columns(e=1)]))
     for nothing in (iter([]), lambda: iter([])):
         with pytest.raises(DataError, match="no batches"):
@@ -400,7 +400,7 @@ def test_a_function_may_use_its_array_again(reference):
 
 def test_a_checkpoint_of_a_small_table_in_one_piece_is_refused(tmp_path):
     path = written(tmp_path, FRAME, "parquet")
-    with pytest.raises(ParameterError, match="checkpoint is for tables .* of at least 20,000 rows"):
+    with pytest.raises(ParameterError, match="checkpoint needs a table of at least 20,000 rows"):
         DPMixture(GAUSSIAN, 1.0, checkpoint=tmp_path / "c").fit(path)
 
 
@@ -483,7 +483,7 @@ def test_no_restarts_in_pieces(run, tmp_path):
     written(tmp_path, FRAME, "parquet")
     code, _, said = run("fit", "t.parquet", "--shards", 2, "--restarts", 1)
     assert (code, said.count("\n")) == (1, 1)
-    assert "--restarts is for tables that are read into memory" in said
+    assert "--restarts needs the table in memory" in said
 
 
 def test_a_damaged_set_leaves_nothing_behind(run, tmp_path):

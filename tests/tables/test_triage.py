@@ -76,7 +76,7 @@ def test_a_wide_table_shows_what_stands_out_and_names_the_rest():
     assert lines[5].endswith(", …")
     assert len(lines[5]) < 120
     assert lines[6:8] == ["1 number: x", "1 category, read: flag"]
-    assert lines[8] == "each column: triage in run.json; .entries or .table(65) in Python"
+    assert lines[8] == "all columns: triage in run.json; .entries or .table(65) in Python"
     assert len(found.table(65).splitlines()) == 1 + 65
     # Up to 40 columns each has its line, even if none stands out.
     some = triage(frame[[f"q{j}" for j in range(10, 50)]])
@@ -314,7 +314,7 @@ def test_codes_that_are_recognised_do_not_decide_either():
     answers = rng.integers(1, 6, (60, 2))
     answers[::7] = 99
     found = triage(pd.DataFrame(answers, columns=["price", "quality"]))
-    assert [entry.reason for entry in found] == ["1 to 5; 9 of 99, taken as missing"] * 2
+    assert [entry.reason for entry in found] == ["1 to 5; 9 of 99, treated as missing"] * 2
     kept = triaged(pd.DataFrame(answers, columns=["price", "quality"]), codes=False).triage
     assert kept["price"].reason == "1 to 99"
 
@@ -325,7 +325,7 @@ def test_codes_below_zero_among_counts_are_known_to_the_model(tmp_path):
     counts[::15] = -9999
     pd.DataFrame({"visits": counts, "x": x}).to_csv(tmp_path / "x.csv", index=False)
     frame = pd.read_csv(tmp_path / "x.csv")
-    assert triage(frame)["visits"].reason.endswith("4 of -9999, taken as missing")
+    assert triage(frame)["visits"].reason.endswith("4 of -9999, treated as missing")
     model = DPMixture(refine=False).fit(tmp_path / "x.csv")
     assert model.state_.codes == ((0, -9999.0),)
     again = model.predict_proba(frame.replace(-9999, np.nan))
@@ -423,7 +423,7 @@ def test_units_and_dates_that_are_mixed():
     frame = pd.DataFrame({"stay": days, "weight": kilograms, "when": dates})
     found = triaged(frame)
     assert "read as numbers" in found.triage["stay"].reason
-    assert "1 other, as '120 lb', taken as missing" in found.triage["weight"].reason
+    assert "1 other, such as '120 lb', treated as missing" in found.triage["weight"].reason
     assert np.isnan(found.matrix[-1, found.schema.names.index("weight")])
     assert found.triage["when"].role == "date"
     assert "missing" not in found.triage["when"].reason
@@ -514,12 +514,12 @@ def test_nines_below_zero_where_nothing_else_is():
     answers = rng.integers(0, 6, 200)
     for code in (-9, -8, -99):
         frame = pd.DataFrame({"a": np.where(rng.random(200) < 0.1, code, answers)})
-        assert f"of {code}, taken as missing" in triage(frame)["a"].reason
+        assert f"of {code}, treated as missing" in triage(frame)["a"].reason
     for other in (-1, -5, 9):
         frame = pd.DataFrame({"a": np.where(rng.random(200) < 0.1, other, answers)})
-        assert "taken as missing" not in triage(frame)["a"].reason
+        assert "treated as missing" not in triage(frame)["a"].reason
     changes = pd.DataFrame({"a": rng.integers(-9, 9, 200)})
-    assert "taken as missing" not in triage(changes)["a"].reason
+    assert "treated as missing" not in triage(changes)["a"].reason
 
 
 def test_names_that_identify():

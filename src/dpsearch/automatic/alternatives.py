@@ -369,7 +369,7 @@ class _Competition:
         )
         if gain > 0.0:
             return f"{families}, better by {gain:.0f} nats"
-        return f"{families}, because of names, though worse by {abs(gain):.0f} nats"
+        return f"{families}, because of the names, although {abs(gain):.0f} nats worse"
 
 
 def _coarser(problem: Problem, labels: Labels) -> list[Labels]:

@@ -32,7 +32,7 @@ def check_columns(table: CheckedTable) -> None:
     """Raise `DataError` if a column of a table has no value at all."""
     if table.gaps and np.isnan(table.matrix).all(axis=0).any():
         column = int(np.isnan(table.matrix).all(axis=0).argmax())
-        raise DataError("{place} of X has no value at all: leave it out", column=column)
+        raise DataError("{place} of X has no values: leave it out", column=column)
 
 
 def check_kinds(schema: Schema, family: Any) -> None:
@@ -43,8 +43,8 @@ def check_kinds(schema: Schema, family: Any) -> None:
     for column, own in zip(schema.columns, families, strict=True):
         if column.kind == "category" and getattr(own, "kind", None) not in (None, "category"):
             raise DataError(
-                f"{{place}} of X holds categories, which the {own.name} family does not take: use"
-                " family='auto', or families.Product with a Categorical part",
+                f"{{place}} of X holds categories, which the {own.name} family does not accept:"
+                " use family='auto', or families.Product with a Categorical part",
                 column=column.name,
             )
 

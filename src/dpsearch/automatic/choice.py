@@ -74,7 +74,8 @@ _OF_KIND: dict[Kind, type[Family]] = {
     "category": Categorical,
 }
 _MOST_NAMES = 5
-_IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "category": "categories"}
+_IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes/no", "category": "categories"}
+_ADJECTIVES = {"real": "numeric", "count": "count", "binary": "yes/no", "category": "categorical"}
 
 
 class Choice(NamedTuple):
@@ -190,7 +191,7 @@ def _chosen(
         kind = by_name(family, also=("auto",))
         if table.sparse and not kind.accepts_sparse:
             raise DataError(
-                f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
+                f"X is sparse, which the {kind.name} family does not accept: use X.toarray()"
             )
         return _learned(table, kind.suggest_for(table), "as named", prior)
     relations = _relations(table, schema) if may_try else None
@@ -209,8 +210,9 @@ def _chosen(
     if completed is None:
         return choice
     if choice.family.skips(table):  # so that the completion was not needed
-        return _learned(table, choice.family, f"{choice.reason}, gaps skipped", prior)
-    return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
+        return _learned(table, choice.family, f"{choice.reason}, with gaps skipped", prior)
+    reason = f"{choice.reason}, with missing values filled in"
+    return choice._replace(reason=reason, completed=completed)
 
 
 def _relations(table: CheckedTable, schema: Schema | None) -> Derived | None:
@@ -272,7 +274,7 @@ def _or_better(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema
     if found is None:
         return choice
     learned, words = found
-    return Choice.of(learned, f"{choice.reason}; by column {words}")
+    return Choice.of(learned, f"{choice.reason}; families by column: {words}")
 
 
 def _eligible(families: list[Family], schema: Schema | None) -> dict[int, Eligible]:
@@ -442,8 +444,8 @@ def _suggest_mixed(
         parts.append((family, columns))
     counted = ", ".join(_in_words(kind, columns, schema) for kind, columns in groups.items())
     if len(parts) == 1:
-        return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]}"
-    return Product(parts), f"a table with columns of several kinds: {counted}"
+        return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]} only"
+    return Product(parts), f"columns of several kinds: {counted}"
 
 
 def _for_kind(kind: Kind, own: CheckedTable) -> Family:
@@ -482,4 +484,4 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
         names = [schema.columns[j].name for j in columns]
         more = " …" if len(names) > _MOST_NAMES else ""
         named = f" ({', '.join(names[:_MOST_NAMES])}{more})"
-    return f"{len(columns)} of {_IN_WORDS[kind]}{named}"
+    return f"{len(columns)} {_ADJECTIVES[kind]}{named}"

@@ -44,21 +44,21 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
             if of_length_1(table):
                 return VonMisesFisher, "a sparse table of rows of length 1"
             raise DataError(
-                "X is sparse with values that are not counts, which no family takes unless all"
-                " rows have the length 1: use sklearn.preprocessing.normalize(X), X.toarray(), or"
-                " reduce its columns first, for example by TruncatedSVD"
+                "X is sparse with values that are not counts, which families accept only if all"
+                " rows have length 1: use sklearn.preprocessing.normalize(X) or X.toarray(), or"
+                " reduce its columns first, for example with TruncatedSVD"
             )
         if X.nnz and X.data.max() <= 1.0:
-            return Bernoulli, "a sparse table of 0 and 1"
+            return Bernoulli, "a sparse table of zeros and ones"
         return Multinomial, "a sparse table of counts"
     seen = X[~np.isnan(X)] if gaps else X
     if is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return Bernoulli, "all values are 0 or 1"
         if not gaps and are_documents(table, X.shape[1] > WIDE):
-            return Multinomial, "counts, most of them 0 and most others 1"
+            return Multinomial, "counts, most of them 0 and most of the others 1"
     if gaps:
-        return DiagonalGaussian, "numbers, some of them missing, skipped"
+        return DiagonalGaussian, "numbers, with gaps that are skipped"
     return guess_gaussian(table)
 
 

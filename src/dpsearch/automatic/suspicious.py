@@ -68,4 +68,4 @@ def codes_in_words(codes: Codes, schema: Schema | None, missing_codes: Any) -> s
     if len(columns) == 1:
         name = columns[0] if schema is None else schema.columns[columns[0]].name
         where = f"column {name!r}"
-    return f"; {shown}{more} in {where} taken as missing"
+    return f"; {shown}{more} in {where} treated as missing"

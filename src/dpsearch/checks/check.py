@@ -89,7 +89,7 @@ def _examples(family: Family | type[Family], X: Any) -> list[Example]:
     examples = cls.examples()
     if not examples:
         raise LawError(
-            "has_examples", repr(cls), "`examples` returns no data: give X, or return some"
+            "has_examples", repr(cls), "`examples` returns no data: pass X, or let it return some"
         )
     return examples if isinstance(family, type) else [Example(family, examples[0].X)]
 

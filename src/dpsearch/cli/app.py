@@ -26,13 +26,14 @@ from dpsearch.cli.predict import predict
 from dpsearch.cli.sample import sample
 from dpsearch.errors import DPSearchError, plain_interrupts
 
-Debug = Annotated[bool, option("Show where an error comes from.", "--debug")]
+Debug = Annotated[bool, option("Show the traceback of an error.", "--debug")]
 
 app = typer.Typer(
-    help="Clustering without choosing the number of clusters.",
-    epilog="Exit codes: 0 done; 1 the data or a parameter is at fault, or a file cannot be read or"
-    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 the reader of the output"
-    " has ended; 143 terminated. Results go to standard output, everything else to standard error.",
+    help="Cluster data without choosing the number of clusters.",
+    epilog="Exit codes: 0 success; 1 an error in the data or a parameter, or a file that cannot be"
+    " read or written; 2 wrong usage; 70 a bug in dpsearch; 130 interrupted; 141 the reader of the"
+    " output has closed it; 143 terminated. Results go to standard output, everything else to"
+    " standard error.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -77,7 +78,7 @@ def _reporting(debug: bool) -> Iterator[None]:
         message, cause = f"{error.filename}: {reason}" if error.filename else reason, error
     except Exception as error:
         code, cause = 70, error
-        message = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
+        message = f"a bug: {type(error).__name__}: {error} (--debug shows the traceback)"
     if debug:
         raise cause
     print(f"dpsearch: {' '.join(message.split())}", file=sys.stderr)
@@ -85,9 +86,9 @@ def _reporting(debug: bool) -> Iterator[None]:
 
 
 def demo(
-    out: Annotated[Path, option("Folder for the picture.")] = Path("demo-output"),
+    out: Annotated[Path, option("Folder for the picture of the clusters.")] = Path("demo-output"),
 ) -> None:
-    """Cluster 3,000 embedded handwritten digits, and show the clusters."""
+    """Cluster 3,000 handwritten digits that come with dpsearch, and show the clusters."""
     from dpsearch.demo import run_demo
 
     run_demo(out, Console())

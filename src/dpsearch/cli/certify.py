@@ -35,13 +35,13 @@ Proved = Annotated[
     ),
 ]
 Numbers = Annotated[
-    str, opt.option("Also bound partitions into these numbers of components, such as 2,3.")
+    str, opt.option("Also bound the partitions into these numbers of components, such as 2,3.")
 ]
 Pairs = Annotated[
     str,
     opt.option(
-        "Say whether these pairs of rows, counted from 0, such as 3-17,4-20, are proved together or"
-        " apart in every partition within 5 nats of the best known."
+        "Say whether these pairs of rows, such as 3-17,4-20 (counted from 0), are proved to be"
+        " together or apart in every partition within 5 nats of the best one known."
     ),
 ]
 _WITHIN = 5.0  # nats
@@ -57,29 +57,26 @@ def certify(
     reading: opt.Reading,
     time_limit: Annotated[
         float,
-        opt.duration("Time limit, without compilation."),
+        opt.duration("Time limit, not counting compilation."),
     ] = 60.0,
     tolerance: Annotated[
-        float, opt.option("A gap up to this, in nats, counts as closed.", min=0)
+        float, opt.option("Largest gap, in nats, that counts as closed.", min=0)
     ] = 1e-6,
     verify: Annotated[
-        bool, opt.option("Prove the bound again from its prices alone.", "--verify")
+        bool, opt.option("Prove the bound again from the stored dual prices alone.", "--verify")
     ] = False,
-    out: Annotated[
-        Path | None, opt.option("Where to write the certificate (NPZ), for --check.")
-    ] = None,
+    out: Annotated[Path | None, opt.option("File for the certificate (NPZ), for --check.")] = None,
     check: Annotated[
-        bool, opt.option("Verify a certificate that --out wrote, on these data.", "--check")
+        bool, opt.option("Verify, on these data, a certificate that --out wrote.", "--check")
     ] = False,
     exact: Annotated[
         bool,
         opt.option(
-            "Verify in interval arithmetic too, by every set of the rows: at most 16.", "--exact"
+            "Also verify in interval arithmetic, over every subset of the rows; at most 16 rows.",
+            "--exact",
         ),
     ] = False,
-    labels: Annotated[
-        Path | None, opt.option("Where to write the best partition known (CSV).")
-    ] = None,
+    labels: Annotated[Path | None, opt.option("File for the best partition known (CSV).")] = None,
     numbers: Numbers = "",
     pairs: Pairs = "",
     as_json: opt.Json = False,
@@ -87,10 +84,10 @@ def certify(
     force: opt.Force = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Bound how much better any clustering of the data could be than a model's.
+    """Bound how much better than the model's any clustering of the data could be.
 
-    The exit code is 0 whether or not the gap is closed; the output says which.  With --check the
-    bound of a certificate is proved again from the data, and the exit code is 1 if it is not.
+    The exit code is 0 whether or not the gap is closed; the output says which.  With --check, the
+    bound of a certificate is proved again from the data, and the exit code is 1 if that fails.
     """
     from dpsearch.io import labels_table, write_table
     from dpsearch.progress import stages
@@ -114,7 +111,7 @@ def certify(
         if as_json:  # nothing else in the file can be trusted
             print_json({"verified": False})
         raise ModelFileError(
-            f"proves nothing about {data}: these are not the rows that it is about, or it is false",
+            f"proves nothing about {data}: it was made for other rows, or it is wrong",
             source=model,
         )
     if check:  # the tolerance is that of the check, not of the file
@@ -139,7 +136,7 @@ def _check_outputs(labels: Path | None, out: Path | None, check: bool, force: bo
         check_ending(labels)
     if check and out is not None:
         raise ParameterError.of(
-            "--check", "verifies a certificate, and writes none: leave out --out"
+            "--check", "verifies a certificate and writes none: leave out --out"
         )
     for path in (labels, out):
         if path is not None:
@@ -229,10 +226,10 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
         described = type(n_features) is int and isinstance(index, str | None)
         require(described, "its columns are not described")
         named = all(isinstance(name, str) for name in names or ())
-        require(named, "the names of its columns are no names")
+        require(named, "the names of its columns are not texts")
         codes = tuple((column, float(value)) for column, value in columns.get("codes", []))
         known = all(type(column) is int and 0 <= column < n_features for column, _ in codes)
-        require(known, "its codes of missing values are of columns that there are not")
+        require(known, "its codes of missing values name columns that do not exist")
         return SimpleNamespace(
             codes=codes,
             n_features_in_=n_features,
@@ -271,16 +268,15 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     weights = estimator.sample_weight_
     if weights is not None and (weights == 0).any():
         raise DataError(
-            f"{count((weights == 0).sum(), 'row')} without any value took no part in the fit: leave"
-            " such rows out"
-            " and fit again",
+            f"{count((weights == 0).sum(), 'row')} without any values took no part in the fit:"
+            " leave such rows out and fit again",
             source=data,
         )
     with opt.errors_name(table):
         problem = estimator.problem(rows_of(estimator, table))
     value = problem.log_joint(estimator.component_labels_)
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
-        raise DataError(f"not the data that {model} was fitted to", source=data)
+        raise DataError(f"these are not the data that {model} was fitted to", source=data)
     return problem, value
 
 
@@ -298,7 +294,9 @@ class _Asked(NamedTuple):
         n = problem.n_items
         for (k,) in self.numbers:
             if not 1 <= k <= n:
-                raise ParameterError.must("--numbers", f"be from 1 to {n}, the number of rows", k)
+                raise ParameterError.must(
+                    "--numbers", f"lie between 1 and {n}, the number of rows", k
+                )
         for i, j in self.pairs:
             if i == j or max(i, j) >= n:
                 wanted = f"name two different rows from 0 to {n - 1}"
@@ -345,9 +343,9 @@ def _sentences(answers: dict[str, Any], found: Certificate) -> list[str]:
     for one in answers.get("numbers", []):
         worse, into = one["worse_by"], f"into {count(one['n_clusters'], 'component')}"
         if worse > 0:
-            lines.append(f"every partition {into} is at least {worse:.4g} nats worse")
+            lines.append(f"every partition {into} is at least {worse:.4g} nats worse than the best")
         elif found.optimal and one["n_clusters"] == found.clustering.n_clusters:
-            lines.append(f"the best partition is one {into}")
+            lines.append(f"the best partition is {into}")
         else:
             lines.append(f"partitions {into} are not proved worse")
     for one in answers.get("pairs", []):
@@ -403,7 +401,7 @@ def _verdict(verified: bool | None, exact: bool) -> list[str]:
 def _lines(found: Certificate, value: float) -> list[str]:
     verdict = "optimal" if found.optimal else f"within {found.gap:.3g} nats of the optimum"
     if not found.optimal and found.gap < 20.0:
-        verdict += f" (none is more than {math.exp(found.gap):.3g} times as probable)"
+        verdict += f" (no partition is more than {math.exp(found.gap):.3g} times as probable)"
     lines = [
         f"{verdict}: log joint {found.lower_bound:.6f}, no partition above {found.upper_bound:.6f}"
         f" ({found.method}, {found.seconds:.2f} s)"
@@ -415,7 +413,7 @@ def _lines(found: Certificate, value: float) -> list[str]:
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(the bound is only a ceiling on densities: a closer one needs a family whose linear"
-            " form has terms, in few columns, and time)"
+            "(the bound is only a ceiling on densities: a tighter one needs more time, and a family"
+            " whose linear form has terms, in few columns)"
         )
     return lines

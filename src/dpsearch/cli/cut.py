@@ -24,7 +24,7 @@ def cut(
     folder: Annotated[Path, typer.Argument(help="The folder that `dpsearch fit` wrote.")],
     data: Annotated[
         Path | None,
-        typer.Argument(help="The table that was fitted, if it is no longer where it was."),
+        typer.Argument(help="The table that was fitted, if it has been moved."),
     ] = None,
     clusters: Annotated[
         int | None, opt.option("Number of clusters; the same as --level NUMBER.", min=1)
@@ -33,23 +33,23 @@ def cut(
     min_size: opt.MinSize = 1,
     report: Annotated[
         bool | None,
-        opt.option("Write report.html; by default if the folder has one."),
+        opt.option("Whether to write report.html. Default: if the folder has one."),
     ] = None,
     memory: opt.Memory = None,
     verbatim: opt.Verbatim = False,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Cut the tree over components at another level; nothing is fitted again.
+    """Cut the tree over components at another level, without fitting again.
 
-    Rewrites labels.csv, clusters.csv, model.npz, run.json and the report of a folder, whole or not
-    at all.  The data are read again, for typical rows and for the report.
+    Rewrites labels.csv, clusters.csv, model.npz, run.json and the report of a folder: all of them
+    or none.  The data are read again, for typical rows and for the report.
     """
     from dpsearch.cli.results import advice, level_record
     from dpsearch.progress import stages
 
     if clusters is not None and level != "auto":
-        raise ParameterError("say --clusters or --level, not both", parameter="--clusters")
+        raise ParameterError("give --clusters or --level, not both", parameter="--clusters")
     messages = Messages(quiet)
     record = _record(folder)
     form = next((f for f in FORMATS if (folder / f"labels.{f}").is_file()), FORMATS[0])
@@ -84,16 +84,16 @@ def _record(folder: Path) -> dict[str, Any]:
     """Return run.json of a folder; raise unless a fit wrote it."""
     path = folder / "run.json"
     if not path.is_file():
-        raise DataError("not a folder that `dpsearch fit` wrote: run.json is not there",
+        raise DataError("not a folder that `dpsearch fit` wrote: it has no run.json",
                         source=folder)  # fmt: skip
     try:
         record: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if not isinstance(record["input"]["source"], str):
-            raise TypeError("input.source is no text")
+            raise TypeError("input.source is not a text")
         if not isinstance(record["input"].get("reading", {}), dict):
-            raise TypeError("input.reading is no object")
+            raise TypeError("input.reading is not an object")
         if not isinstance(record["parameters"], dict):
-            raise TypeError("parameters are no object")
+            raise TypeError("parameters is not an object")
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"not what `dpsearch fit` wrote: {error}", source=path) from error
     return record
@@ -119,7 +119,9 @@ def _results(
     from dpsearch.io import Reading
 
     if str(data) == "-" or not data.exists():
-        raise DataError("the data are not there: name them after the folder", source=data)
+        raise DataError(
+            "the data are no longer there: give their path after the folder", source=data
+        )
     stage.begin(f"reading {data}")
     fields = set(Reading.__dataclass_fields__) - {"model"}
     given: dict[str, Any] = record["input"].get("reading", {})

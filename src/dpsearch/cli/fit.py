@@ -43,19 +43,19 @@ class Fitting:
     kinds: Annotated[
         str | None,
         opt.option(
-            "What columns hold, where it is not seen: real, count, binary, category, date; or keep"
-            " or drop.",
+            "What columns hold, if it is not recognised: real, count, binary, category or date; or"
+            " whether to keep or drop them.",
             metavar="NAME=KIND,…",
         ),
     ] = None
     keep: Annotated[
         str | None,
-        opt.option("Columns to use that would be left out.", metavar="NAME,…"),
+        opt.option("Columns to use although they would be dropped.", metavar="NAME,…"),
     ] = None
     na: Annotated[
         str | None,
         opt.option(
-            "Values that stand for missing ones, in all columns or in one, as in -9,age=0,refused.",
+            "Values that mean missing, in all columns or in one, such as -9,age=0,refused.",
             metavar="VALUE,NAME=VALUE,…",
         ),
     ] = None
@@ -63,47 +63,49 @@ class Fitting:
     min_size: opt.MinSize = 1
     keep_codes: Annotated[
         bool,
-        opt.option("Take codes such as -9999 as numbers, not as missing values.", "--keep-codes"),
+        opt.option("Treat codes such as -9999 as numbers, not as missing values.", "--keep-codes"),
     ] = False
     refine: Annotated[
         str,
-        opt.option("Improve what search finds: auto, converge, no, or a duration (30s)."),
+        opt.option(
+            "How long to improve what search finds: auto, converge, no, or a duration such as 30s."
+        ),
     ] = "auto"
     certify: Annotated[
         float | None,
-        opt.time_span("Try to prove that the clustering is the best, for at most this long."),
+        opt.time_span("Try for at most this long to prove that the clustering is the best."),
     ] = None
     time: Annotated[
         float | None,
-        opt.time_span(
-            "Time for the whole run; what does not fit is cut short, and the run says so."
-        ),
+        opt.time_span("Time limit for the whole run; it says which phases were cut short."),
     ] = None
-    beam_size: Annotated[int, opt.option("Hypotheses that search keeps.", min=1)] = 1
+    beam_size: Annotated[int, opt.option("Number of hypotheses that search keeps.", min=1)] = 1
     restarts: Annotated[
         int,
         opt.option(
-            "Number of further fits from other orders of the rows; the best is kept, and all"
+            "Number of further fits from other orders of the rows; the best fit is kept, and all"
             " are compared.",
             min=0,
         ),
     ] = 0
-    seed: Annotated[int, opt.option("Seed of the random numbers.", min=0, max=2**32 - 1)] = 0
+    seed: Annotated[int, opt.option("Seed for random numbers.", min=0, max=2**32 - 1)] = 0
     jobs: opt.Jobs = -1
     memory: opt.Memory = None
     shards: Annotated[
         int | None,
-        opt.option("Number of blocks of rows that are read one after the other.", min=1),
+        opt.option("Number of blocks of rows, read one after the other.", min=1),
     ] = None
     device: Annotated[
         str | None,
-        opt.option("Where passes over the rows are made: cuda for a GPU; else by threads."),
+        opt.option(
+            "Device for passes over the rows: cuda for a GPU. Default: threads of the processor."
+        ),
     ] = None
     checkpoint: Annotated[
         str | None,
         opt.option(
-            "File that keeps the best clusters of a table of 20,000 rows or more, or in shards;"
-            " if the run is cut off, the same command goes on from there.",
+            "File that keeps the best clusters, for a table of at least 20,000 rows or in shards;"
+            " if the run is interrupted, the same command continues from them.",
             metavar="FILE",
         ),
     ] = None
@@ -150,14 +152,16 @@ class Output:
     out: Annotated[
         str | None,
         opt.option(
-            "Folder for the results; - for the labels on standard output. Default: the data's"
-            " name with .clusters; - for standard input."
+            "Folder for the results, or - to print only the labels. Default: the name of the data"
+            " with .clusters; - if the data come from standard input."
         ),
     ] = None
-    format: Annotated[str, opt.option("Format of the tables: csv or parquet.")] = "csv"
+    format: Annotated[str, opt.option("Format of the tables that are written: csv or parquet.")] = (
+        "csv"
+    )
     report: Annotated[bool, opt.option("Also write report.html.", "--report")] = False
     image_shape: Annotated[
-        str | None, opt.option("Height and width if each row is an image, as in 28x28.")
+        str | None, opt.option("Height and width, such as 28x28, if each row is an image.")
     ] = None
     verbatim: opt.Verbatim = False
     force: opt.Force = False
@@ -174,14 +178,14 @@ class Output:
             if self.as_json:
                 raise ParameterError.of(
                     "--json",
-                    "and the labels would both go to standard output: name a folder with --out",
+                    "and the labels would both go to standard output: give a folder with --out",
                 )
             if self.report:
-                raise ParameterError.of("--report", "needs a folder: say --out")
+                raise ParameterError.of("--report", "needs a folder: give one with --out")
             return None
         folder = Path(out)
         if folder.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
-            raise ParameterError.of("--out", f"names a folder, and {out} looks like a file")
+            raise ParameterError.of("--out", f"must name a folder, but {out} looks like a file")
         check_folder(folder, WRITTEN, force=self.force)
         return folder
 
@@ -192,10 +196,10 @@ class Output:
         height, _, width = self.image_shape.lower().replace("×", "x").partition("x")
         if not (height.isdecimal() and width.isdecimal()):
             raise typer.BadParameter(
-                f"--image-shape is height x width, as in 28x28, got {self.image_shape!r}"
+                f"--image-shape must be height x width, such as 28x28, got {self.image_shape!r}"
             )
         if not self.report:
-            raise ParameterError.of("--image-shape", "is for the report: say --report too")
+            raise ParameterError.of("--image-shape", "only affects the report: add --report")
         return int(height), int(width)
 
     def check_pixels(self, n_columns: int) -> None:
@@ -204,7 +208,7 @@ class Output:
         if shape is not None and shape[0] * shape[1] != n_columns:
             raise ParameterError.of(
                 "--image-shape",
-                f"{self.image_shape} is {shape[0] * shape[1]} pixels, but there are"
+                f"{self.image_shape} has {shape[0] * shape[1]} pixels, but there are"
                 f" {n_columns} columns",
             )
 
@@ -216,9 +220,9 @@ def fit(
 
     Writes a folder with labels.csv (the cluster and the component of each row, and how certain the
     cluster is), clusters.csv (sizes, typical rows, the columns that set a cluster apart), model.npz
-    (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, if asked
-    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C and SIGTERM write the
-    best clustering so far, if there is one, and end with the exit codes 130 and 143.
+    (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, with
+    --report, report.html.  Either the whole folder is written or nothing.  On Ctrl-C or SIGTERM the
+    best clustering so far is written, if there is one; the exit code is then 130 or 143.
     """
     from dpsearch.progress import stages
 
@@ -239,8 +243,9 @@ def fit(
         job.cluster(deadline)
         if _independent(job.estimator.family_, job.source.table.n_columns):
             messages.print(
-                "note: with columns of other kinds, numbers are taken as independent of each other"
-                " within a cluster; tilted clusters become several (--columns takes numbers alone)"
+                "note: because there are columns of other kinds, numeric columns are modelled as"
+                " independent within a cluster, and a cluster with correlated columns may be split;"
+                " --columns selects the numeric columns alone"
             )
         job.write(deadline, signals)
     job.announce(messages)
@@ -304,7 +309,7 @@ class _Job:
         kept = fitting.checkpoint is not None
         whole = not in_shards and fitting.shards is None
         if kept and whole and self.source.n_rows < FEWEST:
-            why = f"is for tables of at least {FEWEST:,} rows, or in shards (--shards)"
+            why = f"needs a table of at least {FEWEST:,} rows, or one in shards (--shards)"
             raise ParameterError.of("--checkpoint", why, source=self.data)
         in_shards = in_shards or kept
         for name, refused in (
@@ -313,7 +318,7 @@ class _Job:
             ("--device", in_shards and fitting.device is not None),
         ):
             if refused:
-                why = "takes no --checkpoint" if kept else "is for tables that are read into memory"
+                why = "does not combine with --checkpoint" if kept else "needs the table in memory"
                 raise ParameterError.of(name, why, source=self.data)
 
     def cluster(self, deadline: Deadline) -> None:
@@ -423,10 +428,9 @@ def _cut_short(deadline: Deadline, signals: list[int]) -> str:
     phases = deadline.cut_short
     if signals:
         how = "interrupted" if signals[0] == signal.SIGINT else "terminated"
-        why = f"{how} while {deadline.stopped_in}: this is the best clustering until then"
+        why = f"{how} while {deadline.stopped_in}: this is the best clustering found by then"
         return f"{why}; cut short: {', '.join(phases)}"
-    each = "it" if len(phases) == 1 else "each of these"
-    return f"cut short, as the time for {each} was up: {', '.join(phases)}"
+    return f"cut short for lack of time: {', '.join(phases)}"
 
 
 def _independent(family: Any, n_features: int) -> bool:
@@ -445,7 +449,7 @@ def _refinement(text: str) -> str | bool | float:
         return opt.parse_time(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(
-            f"--refine takes auto, converge, no, or a duration such as 30s, got {text!r}"
+            f"--refine must be auto, converge, no, or a duration such as 30s, got {text!r}"
         ) from error
 
 

@@ -117,7 +117,7 @@ def parse_kinds(text: str) -> dict[str, str]:
         name, equals, kind = part.rpartition("=")
         if not equals or not name or kind.strip() not in GIVEN_KINDS:
             raise ParameterError.of(
-                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(GIVEN_KINDS)}"
+                "--kinds", f": {part!r} is not NAME=KIND, where KIND is {', '.join(GIVEN_KINDS)}"
             )
         kinds[name.strip()] = kind.strip()
     return kinds
@@ -155,8 +155,10 @@ Data = Annotated[
 Model = Annotated[
     Path, typer.Argument(help="What `dpsearch fit` wrote: the folder, or its model.npz.")
 ]
-FamilyName = Annotated[str, option("auto, or the name of a family, as gaussian or multinomial.")]
-Alpha = Annotated[str, option("Concentration: auto, a number above 0, or a prior.")]
+FamilyName = Annotated[
+    str, option("auto, or the name of a family, such as gaussian or multinomial.")
+]
+Alpha = Annotated[str, option("Concentration: auto, a number above 0, or the name of a prior.")]
 LevelName = Annotated[
     str,
     option(
@@ -166,14 +168,14 @@ LevelName = Annotated[
 ]
 MinSize = Annotated[
     int,
-    option("Clusters of fewer rows are given to the one that they share most with.", min=1),
+    option("Merge clusters of fewer rows into the one that they share most with.", min=1),
 ]
-Seed = Annotated[int | None, option("Seed of the random numbers.", min=0, max=2**32 - 1)]
-Jobs = Annotated[int, option("Threads; -1 for all cores.")]
+Seed = Annotated[int | None, option("Seed for random numbers.", min=0, max=2**32 - 1)]
+Jobs = Annotated[int, option("Number of threads; -1 for all cores.")]
 Memory = Annotated[
     int | None,
     option(
-        "Memory limit, as in 2GB; the data are then read and clustered in pieces.",
+        "Memory limit, such as 2GB; the data are then read and clustered in pieces.",
         parser=parse_size,
         metavar="SIZE",
     ),
@@ -182,8 +184,8 @@ Force = Annotated[bool, option("Overwrite existing files.", "--force")]
 Verbatim = Annotated[
     bool,
     option(
-        "Write texts to CSV as they are. By default those that a spreadsheet would take for a"
-        " formula (= + - @ first) get a ' in front.",
+        "Write texts to CSV as they are. By default, a ' is put in front of those that a"
+        " spreadsheet would take for a formula (first character = + - @).",
         "--verbatim",
     ),
 ]
@@ -199,35 +201,41 @@ _option = functools.partial(option, rich_help_panel="Reading the data")
 
 def _reading(
     columns: Annotated[
-        str | None, _option("Columns to cluster by: names, numbers from 0, ranges, as in a,b,3-7.")
+        str | None,
+        _option("Columns to cluster by: names, numbers from 0 or ranges, such as a,b,3-7."),
     ] = None,
-    drop: Annotated[str | None, _option("Columns to leave out.")] = None,
+    drop: Annotated[str | None, _option("Columns to leave out, named in the same way.")] = None,
     index: Annotated[str | None, _option("Column that names the rows.")] = None,
-    text: Annotated[str | None, _option("Column of texts: cluster by their words.")] = None,
-    words: Annotated[int, _option("For texts: largest number of words to count.", min=1)] = 2000,
+    text: Annotated[
+        str | None, _option("Column of texts; the rows are clustered by their words.")
+    ] = None,
+    words: Annotated[
+        int, _option("Largest number of different words to count in texts.", min=1)
+    ] = 2000,
     categories: Annotated[
-        str | None, _option("Columns to take as categories though they hold numbers.", "--category")
+        str | None,
+        _option("Columns to treat as categories although they hold numbers.", "--category"),
     ] = None,
     input_format: Annotated[
         str | None,
         _option(
-            "csv, parquet, arrow, numpy, mtx, svmlight or h5ad. Default: by the file's ending; csv"
-            " for standard input."
+            "Format: csv, parquet, arrow, numpy, mtx, svmlight or h5ad. Default: from the file's"
+            " ending; csv for standard input."
         ),
     ] = None,
     separator: Annotated[
         str | None, _option("Separator of the cells of a CSV file. Default: detected.")
     ] = None,
-    decimal_comma: Annotated[bool, _option("3,14 is a number.", "--decimal-comma")] = False,
+    decimal_comma: Annotated[bool, _option("Read 3,14 as a number.", "--decimal-comma")] = False,
     header: Annotated[
         bool | None,
         _option(
-            "Whether the first line holds names. Default: yes if it holds anything but numbers, or"
-            " 0, 1, 2 … as pandas writes.",
+            "Whether the first line holds column names. Default: yes if it holds anything but"
+            " numbers, or 0, 1, 2 … as pandas writes.",
             "--header/--no-header",
         ),
     ] = None,
-    encoding: Annotated[str, _option("Encoding of text.")] = "utf-8",
+    encoding: Annotated[str, _option("Encoding of text files.")] = "utf-8",
 ) -> Reading:
     given = locals()
     from dpsearch.io import Reading

@@ -34,7 +34,7 @@ def predict(
     data: opt.Data,
     reading: opt.Reading,
     out: Annotated[
-        Path, opt.option("File for the labels, .csv or .parquet; - for standard output.")
+        Path, opt.option("File for the labels (.csv or .parquet), or - for standard output.")
     ] = Path("-"),
     proba: Annotated[
         bool, opt.option("Also write the probability of every cluster.", "--proba")
@@ -51,9 +51,9 @@ def predict(
 ) -> None:
     """Find the clusters of new rows.
 
-    Columns are found by their names: their order may differ, and others are ignored.  The certainty
-    is the probability of the cluster, given that the row is in one of those found; a note says how
-    many rows are improbable under all of them, where that takes little time.
+    Columns are found by their names: their order may differ, and other columns are ignored.  The
+    certainty is the probability of the cluster, given that the row is in one of those found.  A
+    note says how many rows are improbable under all of them, if that takes little time to find.
     """
     import polars as pl
 

@@ -183,7 +183,7 @@ class Results:
         some = empty[:NAMED].tolist()
         known = self.source.opened is None
         names = self.source.table.row_names[some].to_list() if known else some
-        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv include such rows"
+        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv include them"
 
     def summary(self) -> str:
         model = self.model
@@ -195,7 +195,7 @@ class Results:
             return f"{text}; proved to be the best partition"
         if np.isfinite(model.clustering_.upper_bound):
             gap = model.clustering_.upper_bound - model.log_joint_
-            return f"{text}; at most {brief(max(gap, 0.0))} nats below the best"
+            return f"{text}; at most {brief(max(gap, 0.0))} nats below the best partition"
         return text
 
     def levels_in_words(self) -> str:
@@ -215,9 +215,8 @@ def advice(model: Any, folder: Path) -> str:
     fewer = model.advised_level
     if fewer is None:
         return ""
-    return (
-        f"fewer clusters may be surer: dpsearch cut {shlex.quote(str(folder))} --clusters {fewer}"
-    )
+    command = f"dpsearch cut {shlex.quote(str(folder))} --clusters {fewer}"
+    return f"fewer clusters may be more reliable: {command}"
 
 
 def _listed(values: Any) -> str:

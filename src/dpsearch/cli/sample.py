@@ -36,37 +36,43 @@ _MIXED, _FEW = 1.1, 100  # R-hat above which, and effective draws below which, t
 class Chains:
     """The options about the chains."""
 
-    draws: Annotated[int, opt.option("Sweeps of each chain, burn-in included.")] = 1000
+    draws: Annotated[int, opt.option("Number of sweeps of each chain, including burn-in.")] = 1000
     burn_in: Annotated[
         int | None,
-        opt.option("Sweeps that are not kept. Default: 100, at most a tenth."),
+        opt.option("Number of first sweeps that are not kept. Default: a tenth, at most 100."),
     ] = None
-    thin: Annotated[int, opt.option("Keep one draw in this many.")] = 1
-    chains: Annotated[int, opt.option("Independent chains.")] = 2
-    sampler: Annotated[str, opt.option(", ".join(SAMPLERS))] = "split-merge-3"
+    thin: Annotated[int, opt.option("Keep one in this many draws.")] = 1
+    chains: Annotated[int, opt.option("Number of independent chains.")] = 2
+    sampler: Annotated[str, opt.option(f"Sampler: {', '.join(SAMPLERS)}.")] = "split-merge-3"
     moves: Annotated[
-        int | None, opt.option("Split-merge proposals in a sweep. Default: 1.", min=1)
+        int | None, opt.option("Split-merge proposals per sweep. Default: 1.", min=1)
     ] = None
     proposals: Annotated[
-        int | None, opt.option("Proposals for each row, by metropolis. Default: 1.", min=1)
+        int | None, opt.option("Proposals per row and sweep (metropolis only). Default: 1.", min=1)
     ] = None
     algorithm: Annotated[
-        int | None, opt.option("Neal's algorithm 5 or 7, by metropolis. Default: 5.", min=5, max=7)
+        int | None,
+        opt.option("Neal's algorithm, 5 or 7 (metropolis only). Default: 5.", min=5, max=7),
     ] = None
     start: Annotated[
         str | None,
-        opt.option("search, refined, one, all or log. Default: search, or the model's clusters."),
+        opt.option(
+            "Where chains start: search, refined, one, all or log. Default: search, or the"
+            " clusters of --model."
+        ),
     ] = None
     checkpoint: Annotated[
         Path | None,
-        opt.option("File to save the running chains in. Default: next to OUT, removed at the end."),
+        opt.option(
+            "File in which the running chains are saved. Default: next to OUT, removed at the end."
+        ),
     ] = None
     checkpoint_seconds: Annotated[
         float,
         opt.duration("Time between saves."),
     ] = 10.0
     resume: Annotated[
-        bool, opt.option("Continue from the checkpoint if there is one.", "--resume")
+        bool, opt.option("Continue from the checkpoint, if there is one.", "--resume")
     ] = False
     jobs: opt.Jobs = -1
     seed: opt.Seed = None
@@ -81,10 +87,12 @@ class Chains:
         whole(self._burnt, "--burn-in", 0)
         for name in ("moves", "proposals", "algorithm"):
             if getattr(self, name) is not None and name not in self._own:
-                raise ParameterError.of(f"--{name}", f"is no option of the sampler {self.sampler}")
+                raise ParameterError.of(
+                    f"--{name}", f"is not an option of the sampler {self.sampler}"
+                )
         if self._burnt + self.thin > self.draws:
             raise ParameterError(f"--burn-in {self._burnt} and --thin {self.thin} leave nothing of"
-                                 f" --draws {self.draws}, which include the burn-in")  # fmt: skip
+                                 f" --draws {self.draws}, which includes the burn-in")  # fmt: skip
 
     @property
     def _own(self) -> tuple[str, ...]:
@@ -100,11 +108,13 @@ class Chains:
         out = outputs.out
         saved = self.checkpoint or out.with_name(out.name + ".checkpoint")
         if saved.resolve() in {path.resolve() for path in outputs.paths}:
-            raise ParameterError.of("--checkpoint", "names a file to be written", source=saved)
+            raise ParameterError.of(
+                "--checkpoint", "names a file that the command writes: give another", source=saved
+            )
         if saved.exists() and not self.resume:
             raise ParameterError(
-                f"{saved} exists, from a run that was stopped: continue with --resume, or remove"
-                " it",
+                f"{saved} exists, from a run that was stopped: add --resume to continue it, or"
+                " remove the file",
                 parameter="--checkpoint",
             )
         return saved
@@ -137,15 +147,15 @@ class Chains:
 class Outputs:
     """The options about output files."""
 
-    out: Annotated[Path, opt.option("Where to write the draws.")] = Path("draws.npz")
-    labels: Annotated[Path | None, opt.option("Where to write a point estimate (CSV).")] = None
+    out: Annotated[Path, opt.option("File for the draws.")] = Path("draws.npz")
+    labels: Annotated[Path | None, opt.option("File for a point estimate (CSV).")] = None
     loss: Annotated[str, opt.option("Loss of the point estimate: vi or binder.")] = "vi"
-    plot: Annotated[Path | None, opt.option("Where to write a trace plot.")] = None
+    plot: Annotated[Path | None, opt.option("File for a trace plot.")] = None
     report: Annotated[
         Path | None,
         opt.option(
-            "Where to write a report (HTML) of the model's clusters, with the posterior of"
-            " their number and of the concentration. Needs --model."
+            "File for a report (HTML) on the model's clusters, with the posterior of their number"
+            " and of the concentration. Needs --model."
         ),
     ] = None
     verbatim: opt.Verbatim = False
@@ -209,7 +219,7 @@ def sample(
     outputs: Outputs,
     model: Annotated[
         Path | None,
-        opt.option("Output of `dpsearch fit`: sample under its family and concentration."),
+        opt.option("What `dpsearch fit` wrote: sample under its family and concentration."),
     ] = None,
     family: opt.FamilyName = "auto",
     alpha: opt.Alpha = "auto",
@@ -218,14 +228,16 @@ def sample(
 ) -> None:
     """Draw partitions from the posterior.
 
-    A run that was stopped continues with --resume, given the same data and options, and ends with
-    the draws that it would have had.
+    --resume continues a run that was stopped, given the same data and options.  The draws are then
+    those of a run that was not stopped.
     """
     from dpsearch.progress import stages
 
     outputs.check()
     if model is not None and (family, alpha) != ("auto", "auto"):
-        raise ParameterError.of("--model", "brings its own family and concentration")
+        raise ParameterError.of(
+            "--model", "has its own family and concentration: leave out --family and --alpha"
+        )
     if model is None and outputs.report is not None:
         raise ParameterError.of("--report", "shows the clusters of a model: add --model")
     saved = chains.saved_at(outputs)
@@ -271,8 +283,8 @@ def _of_model(
         return Source(table, model, start)
     if table.n_rows != len(model.labels_):
         raise DataError(
-            f"{table.n_rows} rows, but {path} was fitted to {len(model.labels_)}: its clusters are"
-            " no start; use --start search",
+            f"{table.n_rows} rows, but {path} was fitted to {len(model.labels_)}: chains cannot"
+            " start from its clusters; use --start search",
             source=data,
         )
     return Source(table, model, model.component_labels_)
@@ -301,7 +313,7 @@ def _saving(messages: Messages, path: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if path.exists():
-            messages.print(f"interrupted; the chains are saved in {path}: continue with --resume")
+            messages.print(f"interrupted; the chains are saved in {path}: add --resume to continue")
         raise
 
 
@@ -341,7 +353,7 @@ def _show(messages: Messages, draws: Any, family: str) -> None:
         table.add_row(name, *("–" if text == "nan" else text for text in row))
     messages.console.print(table)
     if any(numbers["rhat"] > _MIXED for numbers in found.values()):
-        messages.print(f"R-hat above {_MIXED}: the chains disagree, and so are not yet draws of the"
-                       " posterior; take more --draws")  # fmt: skip
+        messages.print(f"R-hat above {_MIXED}: the chains disagree, so these are not yet draws from"
+                       " the posterior; increase --draws")  # fmt: skip
     elif any(numbers["ess"] < _FEW for numbers in found.values()):
-        messages.print(f"fewer than {_FEW} effective draws: take more --draws")
+        messages.print(f"fewer than {_FEW} effective draws: increase --draws")

@@ -108,7 +108,7 @@ class Source:
         matrix, notes = stacked(parts), list(opened.notes)
         if matrix.shape[0] < opened.n_rows:
             notes.append(
-                f"typical rows, and the report, are from a sample of {matrix.shape[0]:,} of"
+                f"typical rows and the report come from a sample of {matrix.shape[0]:,} of"
                 f" {opened.n_rows:,} rows"
             )
         named = opened.index if isinstance(opened.index, str | None) else opened.index_name
@@ -144,10 +144,11 @@ class Source:
 
 
 def empty_in_words(names: Sequence[Any], n_empty: int) -> str:
-    """Return a note on the rows without a value, which names the first of them."""
+    """Return a note on the rows without any values, which names the first of them."""
     some = ", ".join(map(str, names)) + (", …" if n_empty > len(names) else "")
-    has, their = ("has", "its") if n_empty == 1 else ("have", "their")
-    return f"note: {count(n_empty, 'row')} {has} no value ({some}): {their} label is the prior's"
+    has, their = ("has", "its label comes") if n_empty == 1 else ("have", "their labels come")
+    rows = f"{count(n_empty, 'row')} {has} no values ({some})"
+    return f"note: {rows}: {their} from the prior alone"
 
 
 def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> OpenedTable | None:
@@ -157,7 +158,7 @@ def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> O
         if options.memory is not None:
             raise ParameterError.of(
                 "--memory",
-                "is for CSV, Parquet, Arrow and NPY files, and sets of them",
+                "needs CSV, Parquet, Arrow or NPY files, or a set of them",
                 source=path,
             )
         return None

@@ -125,7 +125,9 @@ def _checked_totals(problem: Problem) -> Totals | None:
         return None
     features = np.asarray(form.features(problem.model.matrix), dtype=np.float64)
     if features.shape != (problem.n_items, form.n_totals) or not np.isfinite(features).all():
-        raise _disagreement(problem, "its features are not one row of numbers a row of X", "linear")
+        raise _disagreement(
+            problem, "its features are not one row of numbers for each row of X", "linear"
+        )
     try:
         _check_terms(problem, form, features)
     except CapabilityError:

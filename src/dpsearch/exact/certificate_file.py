@@ -100,7 +100,7 @@ def read_certificate(path: str | Path) -> StoredCertificate:
         figures = {name: about[name] for name in _FIGURES}
         labels, filled = arrays["labels"], arrays.get("filled")
         in_a_row = labels.ndim == 1 and (filled is None or filled.ndim == 1)
-        require(in_a_row, "its labels or filled values are not in a row")
+        require(in_a_row, "its labels or filled values are not one-dimensional")
         clustering = Clustering(
             labels, figures["lower_bound"], upper_bound=figures["upper_bound"],
             optimal=figures["optimal"], seconds=figures["seconds"],

@@ -90,7 +90,7 @@ def require_exact(problem: Problem) -> Totals:
     if problem.n_items > MOST_ROWS:
         raise ParameterError.of(
             "exact",
-            f"takes at most {MOST_ROWS} rows, as it looks at every set, got {problem.n_items}",
+            f"needs at most {MOST_ROWS} rows, since it checks every subset, got {problem.n_items}",
         )
     totals, name = totals_of(problem), problem.model.family.name
     if totals is None or any(term.exactly is None for term in totals.form.terms):

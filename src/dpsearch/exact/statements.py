@@ -75,7 +75,7 @@ def bound_of_pair(certificate: Claims, i: int, j: int, *, together: bool, worse_
         if pricer is None:
             way = "line=False" if entry.kind == "line" else "a family whose clusters can be priced"
             raise CapabilityError(
-                f"a certificate by {entry.kind!r} says nothing of pairs: certify with {way}"
+                f"a certificate by {entry.kind!r} says nothing about pairs: certify with {way}"
             )
         upper = total(problem, entry, entry.y, entry.slack, STATED)
         goal = min(certificate.lower_bound - worse_by - upper, 0.0) - _ROOM

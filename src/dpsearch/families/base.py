@@ -374,7 +374,7 @@ class Model:
     def data(self) -> CheckedTable:
         """The checked data that the model was compiled for."""
         if self._table is None:
-            raise DataError("the model has let go of its data: give rows")
+            raise DataError("the model no longer holds its data: pass the rows")
         return self._table
 
     @property

@@ -96,7 +96,7 @@ class ByNodes(Family):
     def of_columns(self, n_features: int) -> list[tuple[Matrix, Vector]]:
         """The nodes of each column, and their log probabilities."""
         if self.nodes is None:
-            raise ParameterError.of("nodes", "must be given where there are no data to place them")
+            raise ParameterError.of("nodes", "must be given if there are no data to place them by")
         nodes, weights = self._by_column
         for name, given in (("nodes", nodes), ("log_weights", weights)):
             if len(given) not in (1, n_features):
@@ -114,7 +114,7 @@ class ByNodes(Family):
             theta = np.array(nodes[d % len(nodes)])
             log_weights = np.array(weights[d % len(weights)])
             if len(theta) != len(log_weights):
-                wanted = f"has {len(log_weights)} numbers for {len(theta)} nodes"
+                wanted = f"has {len(log_weights)} values for {len(theta)} nodes"
                 raise ParameterError.of("log_weights", wanted, column=d)
             out.append((theta, log_weights - logsumexp(log_weights)))
         return out
@@ -455,7 +455,8 @@ def _nested(values: Any, name: str) -> Any:
     try:
         parts = [_nested_part(part) for part in values]
     except (TypeError, ValueError) as error:
-        raise ParameterError.of(name, "must be numbers, or such for each column") from error
+        wanted = "must be a list of numbers, or one list for each column"
+        raise ParameterError.of(name, wanted) from error
     if name == "nodes" and parts and parts[0].ndim == 0:
         parts = [part[None] for part in parts]  # nodes of one dimension
     if not parts:
@@ -463,8 +464,8 @@ def _nested(values: Any, name: str) -> Any:
     if name == "nodes" and len({part.shape[-1] for part in parts}) > 1:
         raise ParameterError.of(
             name,
-            "must all have as many numbers; nodes for each column are lists of lists, of one number"
-            " too: [[[0.0], [1.0]], [[5.0]]]",
+            "must all have as many coordinates; nodes for each column are lists of lists,"
+            " even for one coordinate: [[[0.0], [1.0]], [[5.0]]]",
         )
     return tuple(map(as_tuple, parts))
 

@@ -185,7 +185,7 @@ def lacking(family: Any, name: str, to_write: str, needed_by: str) -> Capability
     which = f"{family.name} family" + (f" (of {leaves})" if leaves else "")
     return CapabilityError(
         f"{needed_by} needs the capability {name!r}, which the {which} does not have:"
-        f" write {to_write} as {PAGE} says"
+        f" implement {to_write} as {PAGE} describes"
     )
 
 

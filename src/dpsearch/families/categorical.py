@@ -75,12 +75,14 @@ class Categorical(Levels):
 
     def _levels(self, n_features: int) -> Ints:
         if self.n_levels is None:
-            raise ParameterError("n_levels is None: give it, or take it from data by resolve(X)")
+            raise ParameterError(
+                "n_levels is None: give it, or determine it from data with resolve(X)"
+            )
         levels = per_column(self.n_levels, n_features, "n_levels", above_zero=True)
         if (levels != np.floor(levels)).any():
             raise ParameterError.must("n_levels", "be integers", self.n_levels)
         if levels.sum() > _MOST_LEVELS:
-            raise ParameterError(f"n_levels adds up to {levels.sum():g}, above {_MOST_LEVELS}")
+            raise ParameterError(f"n_levels adds up to {levels.sum():g}, more than {_MOST_LEVELS}")
         return levels.astype(np.int64)
 
     def resolve(self, X: Any) -> Categorical:

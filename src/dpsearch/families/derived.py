@@ -61,14 +61,14 @@ class Derived(Transformed):
 
     def __post_init__(self) -> None:
         if not isinstance(self.family, Family) or isinstance(self.family, Derived):
-            raise ParameterError.must("family", "be another family", self.family)
+            raise ParameterError.must("family", "be a family other than Derived", self.family)
 
     def _relations(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
         """Return the columns that are not derived, the derived ones, a and c."""
         derived = np.ravel(self.derived).astype(np.int64)
         kept = np.setdiff1d(np.arange(n_features), derived)
         if len(kept) + len(derived) != n_features or (derived != np.ravel(self.derived)).any():
-            wanted = f"be different columns, by their numbers below {n_features}"
+            wanted = f"be different column numbers from 0 to {n_features - 1}"
             raise ParameterError.must("derived", wanted, self.derived)
         constants = np.asarray(self.constants, np.float64)
         coefficients = np.asarray(self.coefficients, np.float64)
@@ -77,7 +77,7 @@ class Derived(Transformed):
                 raise ParameterError.of(name, "must be finite numbers")
         sizes = coefficients.size, constants.size
         if sizes != (len(derived) * len(kept), len(derived)) or not len(kept):
-            text = f"has {coefficients.size} numbers, but {n_features} columns of which"
+            text = f"has {coefficients.size} values, but there are {n_features} columns, of which"
             raise ParameterError.of("coefficients", f"{text} {len(derived)} are derived")
         return kept, derived, coefficients.reshape(len(derived), len(kept)), constants.reshape(-1)
 

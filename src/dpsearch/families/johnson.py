@@ -70,7 +70,7 @@ class Johnson(Transformed):
     def __post_init__(self) -> None:
         inner = self.family
         if not isinstance(inner, Family) or isinstance(inner, Johnson):
-            raise ParameterError.must("family", "be another family of numbers", inner)
+            raise ParameterError.must("family", "be a family of numbers other than Johnson", inner)
 
     # -- the map -------------------------------------------------------------------------------
 

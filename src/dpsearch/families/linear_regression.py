@@ -83,7 +83,7 @@ class LinearRegression(Family):
         target = self.target
         whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
         if not whole or not -n_features <= target < n_features:
-            wanted = f"be the number of one of {n_features} columns, or the name of one"
+            wanted = f"be the number or the name of one of the {n_features} columns"
             raise ParameterError.must("target", wanted, target)
         target = int(target) % n_features
         return target, np.delete(np.arange(n_features), target)

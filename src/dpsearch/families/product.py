@@ -262,15 +262,18 @@ def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
     for wanted, column in enumerate(seen):
         if column != wanted:
             fault = f"{column} is in two" if column < wanted else f"{wanted} is in none"
-            raise ParameterError(f"every column must be in one part of a product: column {fault}")
+            text = f"every column must be in exactly one part of a product: column {fault}"
+            raise ParameterError(text)
     return tuple(pairs)
 
 
 def _check_part(family: Any, columns: tuple[Any, ...]) -> None:
     if not isinstance(family, Family) or isinstance(family, Product):
-        raise ParameterError(f"a part of a product must be another family, got {family!r}")
+        raise ParameterError(
+            f"a part of a product must be a family other than Product, got {family!r}"
+        )
     if not columns:
         raise ParameterError(f"the part {family!r} of a product has no columns")
     for column in columns:
         if not isinstance(column, int) or isinstance(column, bool) or column < 0:
-            raise ParameterError(f"columns of parts must be numbers from 0, got {column!r}")
+            raise ParameterError(f"the columns of a part must be integers ≥ 0, got {column!r}")

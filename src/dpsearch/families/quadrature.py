@@ -129,8 +129,8 @@ class Quadrature(ByNodes):
         if _DENSITIES.get(name) is not function:
             raise ParameterError.of(
                 "log_density",
-                f"{name!r} is not known by its name: call families.register_density, where the"
-                " model is saved and where it is loaded",
+                f"{name!r} is not registered: call families.register_density, both where the model"
+                " is saved and where it is loaded",
             )
         described = self.with_parameters(log_density=name)._plain()
         return (
@@ -156,15 +156,15 @@ class Quadrature(ByNodes):
         if there.shape != here.shape or not np.allclose(there, here, 1e-6, 1e-9, equal_nan=True):
             raise ParameterError.of(
                 "log_density",
-                f"{self.log_density!r} is registered as another function than the one that was"
-                " saved: its values differ.  Register that one",
+                f"{self.log_density!r} is registered as a function whose values differ from those"
+                " of the function that was saved: register that function",
             )
 
     def resolve(self, X: Any) -> Self:
         family = super().resolve(X)
         if self.support is not None:
             low, high = self.support
-            wanted = f"values from {low:g} to {high:g}, as `support` says"
+            wanted = f"values from {low:g} to {high:g} (its `support`)"
             self.check_support(X, (low > X) | (high < X), wanted)
             return family
         low, high = np.nanmin(X), np.nanmax(X)
@@ -175,7 +175,7 @@ class Quadrature(ByNodes):
 
     def check(self, X: Any) -> None:
         if self.whole:
-            self.check_support(X, np.floor(X) != X, "whole numbers, as `whole` says")
+            self.check_support(X, np.floor(X) != X, "integers (its `whole`)")
 
     def learned(self, X: Any, labels: Any) -> Self:
         return self

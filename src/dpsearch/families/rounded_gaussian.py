@@ -41,7 +41,7 @@ class RoundedGaussian(Located):
     limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
 
     def check(self, X: Any) -> None:
-        self.check_support(X, np.floor(X) != X, "whole numbers")
+        self.check_support(X, np.floor(X) != X, "integers")
 
     def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
         return log_interval(x[:, None] - 0.5, x[:, None] + 0.5, theta)

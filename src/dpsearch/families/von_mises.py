@@ -191,8 +191,9 @@ def _known_period(X: Any, d: int, name: str) -> float:
     if found is None:
         raise ParameterError.of(
             "period",
-            f"must be given for the von_mises family where columns go from {low:g} to {high:g} and"
-            " have no name such as hour, month or direction: VonMises(period=24.0) is for hours",
+            f"must be given for the von_mises family, because the column ranges from {low:g} to"
+            f" {high:g} and has no name such as hour, month or direction: VonMises(period=24.0) is"
+            " for hours",
             column=d,
         )
     return found

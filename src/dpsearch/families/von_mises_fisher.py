@@ -110,7 +110,7 @@ class VonMisesFisher(Family):
         low, high = bounds[0], bounds[-1]
         if not (len(bounds) <= 2 and 0.0 < low <= high < 1e9):
             raise ParameterError.must(
-                "concentration", "be a number above 0 or the least and the largest one",
+                "concentration", "be a number above 0, or the smallest and the largest",
                 self.concentration,
             )  # fmt: skip
         return float(low), float(high)
@@ -176,8 +176,7 @@ class VonMisesFisher(Family):
             length = lengths_of(X[row : row + 1])[0]
             advice = "use sklearn.preprocessing.normalize(X)" if length > 0.0 else "leave it out"
             raise DataError(
-                f"{{place}} of X has the length {length:.6g}, but a direction has the length 1:"
-                f" {advice}",
+                f"{{place}} of X has length {length:.6g}, but a direction has length 1: {advice}",
                 row=row,
             )
 

@@ -137,7 +137,7 @@ def _table(
     choice = choose(names, array.shape[1], reading)
     if choice.categories:
         raise DataError(
-            "{place} is a category to the model, but the file has numbers",
+            "{place} is a category in the model, but the file has numbers",
             column=name_column(names, min(choice.categories)),
         )
     table = Table(array, index=index)

@@ -49,7 +49,7 @@ def check_encoding(encoding: str) -> None:
 
 def not_in_encoding(encoding: str, byte: int) -> DataError:
     return DataError(
-        f"not {encoding.upper()} text (byte {byte}); say --encoding, for example cp1252,"
+        f"not {encoding.upper()} text (byte {byte}); give its --encoding, for example cp1252,"
         " or save it as UTF-8"
     )
 
@@ -92,7 +92,7 @@ def _check_kind(data: bytes, encoding: str) -> None:
     if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
         return
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
+        raise DataError("not UTF-8 text (byte 0) but UTF-16: add --encoding utf-16")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise DataError(f"not text: there is a NUL byte on line {line}")

@@ -29,7 +29,7 @@ class Choice:
 def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
     """Return the columns that the user or a model names; raise an error if one does not exist."""
     if reading.columns is not None and reading.drop is not None:
-        raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
+        raise ParameterError.of("--columns", "and --drop both choose columns: give one of them")
     file = _File(names, width)
     if names is None and reading.model is not None and len(reading.model.file) == width:
         file = _File(list(reading.model.file), width)  # the columns of the fit, by position
@@ -41,7 +41,9 @@ def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
     kept, named = file.kept(reading, index)
     if index in kept:
         column = name_column(names, kept[kept.index(index)])
-        raise ParameterError("{place} cannot both name the rows and be clustered by", column=column)
+        raise ParameterError(
+            "{place} cannot both name the rows and be used for clustering", column=column
+        )
     if not kept:
         raise DataError("no column is left to cluster by")
     return Choice(kept, index, None, frozenset(file.categories(reading, kept)), named)
@@ -83,7 +85,9 @@ class _File:
         for j in found:
             if j not in kept:
                 raise ParameterError.of(
-                    "--category", ": {place} is not clustered by", column=name_column(self.names, j)
+                    "--category",
+                    ": {place} is not among the columns to cluster by",
+                    column=name_column(self.names, j),
                 )
         return found
 
@@ -92,7 +96,7 @@ class _File:
             return None
         found = self.numbers(text, option)
         if len(found) != 1:
-            raise ParameterError.of(option, f"takes one column, got {text!r}")
+            raise ParameterError.of(option, f"must name one column, got {text!r}")
         return found[0]
 
     def numbers(self, text: str, option: str) -> list[int]:
@@ -130,7 +134,7 @@ class _File:
         if model.gaps and taken_as_missing(model.names, self.names):
             return [self.place[name] for name in model.names if name in self.place]
         known = {*model.names, *model.file} & {*self.names}
-        hint = "" if known or not reading.header else "; --no-header if the first line is a row"
+        hint = "" if known or not reading.header else "; use --no-header if the first line is data"
         raise DataError(missing_columns(model.names, self.names) + hint)
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:

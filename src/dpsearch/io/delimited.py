@@ -109,7 +109,7 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
     if columns is None:
         raise DataError("the file is empty")
     if columns.n_rows == 0:
-        raise DataError("a line of column names and no data")
+        raise DataError("the file has column names but no rows")
 
 
 def _first_columns(
@@ -124,8 +124,8 @@ def _first_columns(
     header, note = _header(first, rows[titles + 1 :], reading)
     if titles:
         note = (
-            f"{count(titles, 'line')} before the names of columns left out, as a title;"
-            " --header if the first line has the names"
+            f"{count(titles, 'line')} before the column names skipped as a title; use --header if"
+            " the first line has the names"
         )
     names = None
     if header:
@@ -225,8 +225,8 @@ class Columns:
         if len(wrong):
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
             raise DataError(
-                f"{fields} cells, expected {self.width}, as at the top; put cells that contain"
-                f" {self.separator!r} in quotation marks, and take out titles and notes",
+                f"{fields} cells, but the first line has {self.width}; put cells that contain"
+                f" {self.separator!r} in quotation marks, and remove titles and notes",
                 line=int(line),
             )
 

@@ -45,11 +45,11 @@ def read_frame(path: Path, form: str, reading: Reading) -> tuple[Table, Choice]:
     if choice.index is not None:
         index = frame[names[choice.index]]
         if index.dtype.is_nested() or index.dtype in (pl.Binary, pl.Object, pl.Duration):
-            raise DataError(f"{index.dtype} cannot name rows", column=index.name)
+            raise DataError(f"values of type {index.dtype} cannot name rows", column=index.name)
     if choice.text is not None:
         text = frame[names[choice.text]]
         if text.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-            raise DataError(f"{text.dtype} is not text", column=text.name)
+            raise DataError(f"values of type {text.dtype} are not texts", column=text.name)
         table = Table(text.cast(pl.String))
     else:
         texts = {names[j] for j in choice.categories}

@@ -93,9 +93,11 @@ def check_options(form: str, reading: Reading) -> None:
             what = "a folder of texts" if form == "folder" else f"the format {form}"
             raise ParameterError.of(names[name], f"does not apply to {what}")
         if reading.text is not None and name in ("columns", "drop", "categories"):
-            raise ParameterError.of(names[name], "and --text: the words of one column are counted")
+            raise ParameterError.of(
+                names[name], "does not apply to --text, which counts the words of one column"
+            )
     if "words" in given and reading.text is None and form != "folder":
-        raise ParameterError.of("--words", "is for texts: say --text")
+        raise ParameterError.of("--words", "only applies to texts: add --text COLUMN")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -138,8 +140,8 @@ def format_of(path: Path, reading: Reading) -> str:
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
     advice = "save it as CSV or Parquet, " if ending.lower() in _OTHERS else ""
     raise DataError(
-        f"cannot tell the format from '{ending}'; known are {known}, and of text also those with"
-        f" .gz, as .csv.gz ({advice}or say --input-format)",
+        f"cannot tell the format from the ending '{ending}'; known are {known}, and text also with"
+        f" .gz, such as .csv.gz ({advice}or give --input-format)",
         source=path,
     )
 

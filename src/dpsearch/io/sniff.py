@@ -89,10 +89,10 @@ def begins_with_names(
     columns = [[cell.strip() for cell in column] for column in zip(*below)]
     fractional = [any(_is_fractional(cell, decimal_comma) for cell in column) for column in columns]
     if _is_header_of_pandas(first, columns, fractional):
-        return True, f"{_shown(first)} is taken for names of columns; --no-header if it is data"
+        return True, f"{_shown(first)} is taken for column names; use --no-header if it is data"
     different = len(set(first)) == len(first)
     if different and all(cell.isdecimal() for cell in first) and columns and all(fractional):
-        return False, f"{_shown(first)} is taken for data; --header if it names the columns"
+        return False, f"{_shown(first)} is taken for data; use --header if it names the columns"
     return False, None
 
 

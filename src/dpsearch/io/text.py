@@ -23,7 +23,7 @@ def read_folder(path: Path, reading: Reading) -> Table:
 
     files = visible_files(path)
     if not files:
-        raise DataError("a folder without files; a folder is read as a file per document")
+        raise DataError("the folder has no files; each file of a folder is read as a document")
     X, names, note = count_words(_texts(files, reading.encoding), reading)
     index = pl.Series("document", [file.relative_to(path).as_posix() for file in files])
     return Table(X, names, index=index, notes=[note] if note else [])

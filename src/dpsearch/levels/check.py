@@ -54,8 +54,8 @@ class Check(NamedTuple):
             return "rows are as certain of their component as the mixture expects"
         certainty = f"{self.certainty:.4f}".rstrip("0").rstrip(".")
         return (
-            "rows lie between components more often than the mixture expects (a certainty of at"
-            f" most {certainty} have {share(self.rows)}, expected are {share(self.draws)})"
+            "rows lie between components more often than the mixture expects ({share(self.rows)}"
+            f" have a certainty of at most {certainty}, where {share(self.draws)} are expected)"
         )
 
 

@@ -109,27 +109,32 @@ class Levels:
         n = self.tree.n_components
         components, clusters = count(n, "component"), count(n_clusters, "cluster")
         if isinstance(options.level, int):
-            text = f"{components}; the tree was cut at {clusters}, as asked for"
+            text = f"{components}; the tree was cut at {clusters}, as requested"
         elif options.level == COMPONENTS:
-            text = f"{components}; each is a cluster, as asked for"
+            text = f"{components}; each is a cluster, as requested"
         elif n == 1:
             text = components
         elif self.merges:
-            text = f"{components}; {self.finding}, so overlapping ones were merged: {clusters}"
+            text = f"{components}; {self.finding}, so overlapping components were merged into"
+            text += f" {clusters}"
         else:
             text = f"{components}; {self.finding}, so each component is a cluster"
             if self.n_if_merged < n:
-                text += f" (merging all that overlap would leave {self.n_if_merged})"
+                text += (
+                    f" (merging all that overlap would leave {count(self.n_if_merged, 'cluster')})"
+                )
         if options.min_size > 1:
-            text += f"; clusters of fewer than {options.min_size} points went to their nearest"
+            text += (
+                f"; clusters of fewer than {options.min_size} points were merged into the nearest"
+            )
         counts = self.n_clusters_in_halves
         if options.level == AUTO and counts:
             low, high = min(counts), max(counts)
-            found = f"{low}" if low == high else f"{low} to {high}"
-            text += f"; fits to halves of the rows have {found}"
+            found = count(low, "cluster") if low == high else f"{low} to {high} clusters"
+            text += f"; fits to halves of the rows found {found}"
             agreement = float(self.agreement[n_clusters - 1])
             if agreement < _LITTLE:
-                text += f", and agree little about them ({agreement:.2f} of 1)"
+                text += f", which agree poorly with these (adjusted Rand index {agreement:.2f})"
         return text
 
 
@@ -181,7 +186,7 @@ def _found(mixture: Mixture, matrix: Any, labels: Labels, log_r: Any, rng: Any) 
         check = check_components(mixture, matrix, labels, log_r, rng)
     except CapabilityError:
         name = mixture.model.family.name
-        return False, f"the {name} family has no draws to compare the rows with"
+        return False, f"the {name} family cannot draw rows to compare these with"
     return check.fails, check.in_words()
 
 

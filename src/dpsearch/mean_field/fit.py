@@ -124,10 +124,10 @@ def variational(
         positive(tol, "tol"), as_rng(rng), n_threads(n_jobs), device, callback,
     )  # fmt: skip
     if cells is not None and device is not None:
-        raise ParameterError.of("cells", "are of rows in memory, not on a device")
+        raise ParameterError.of("cells", "needs the rows in memory, not on a device")
     if isinstance(data, Problem):
         if n_shards is not None:
-            raise ParameterError.of("n_shards", "is for data that are not a Problem yet")
+            raise ParameterError.of("n_shards", "needs data, not a Problem")
     elif n_shards is not None or is_external(data):
         return _fitted_where_it_lies(data, family, prior, n_shards, how)
     return _fitted(_in_memory(as_problem(data, family, prior), how), how)
@@ -142,7 +142,7 @@ def _expansion(variant: str, order: int | None) -> int:
     if variant == "collapsed":
         return order or 2
     if order is not None:
-        raise ParameterError.of("order", "is for the variant 'collapsed'")
+        raise ParameterError.of("order", "needs the variant 'collapsed'")
     return 0
 
 
@@ -162,7 +162,7 @@ def _fitted_where_it_lies(
             "start": not isinstance(how.start, str), "device": how.device, "cells": how.cells
         }  # fmt: skip
         for name in filter(given.get, given):
-            raise ParameterError.of(name, "is for rows in memory")
+            raise ParameterError.of(name, "needs the rows in memory")
         return _fitted(InShards(opened, family, prior, how.threads, how.rng), how)
 
 

@@ -24,7 +24,7 @@ def write(path: str | Path, found: Any, mixture: Mixture) -> None:
     """Write a fitted mixture.  An existing file is replaced only when the new one is complete."""
     labels = found.clustering.labels
     if not isinstance(labels, np.ndarray):
-        raise DataError("the labels are on a Dask cluster: no file")
+        raise DataError("the labels are on a Dask cluster, so the model cannot be saved to a file")
     about = {
         "format": FORMAT, "version": VERSION,
         "family": FAMILIES.described(mixture.model.family),

@@ -327,7 +327,7 @@ def _decided(state: State, expected: Any, decisions: Any) -> tuple[ShortLabels, 
         again = choice if which == "choice" else labels
         if not np.array_equal(np.bincount(again[again >= 0], minlength=len(sizes)), sizes):
             raise WorkersError(
-                "a shard that was computed again came out otherwise: its rows have changed, or the"
+                "a shard that was computed again came out different: its rows have changed, or the"
                 " workers' processors or versions of dpsearch differ"
             )
     for one in decisions:
@@ -370,7 +370,7 @@ def _wait(client: Any) -> None:
         time.sleep(0.1)
     if client.status != "running":
         raise WorkersError(
-            "the scheduler of the Dask cluster is gone, and with it what its workers had"
+            "the scheduler of the Dask cluster is gone, and with it the data of its workers"
         )
 
 
@@ -398,12 +398,12 @@ def _clear_errors() -> Iterator[None]:
         if not isinstance(error, KilledWorker):
             raise error from None
         raise WorkersError(
-            f"workers died again and again over the same shard ({error.task}), most likely of too"
-            " little memory: make shards smaller (rechunk, repartition), give workers more memory"
+            f"workers died again and again over the same shard ({error.task}), most likely for"
+            " lack of memory: make shards smaller (rechunk, repartition), give workers more memory"
             " or fewer threads; their logs say more"
         ) from error
     except _gone() as error:
         raise WorkersError(
-            "the Dask cluster has forgotten what it was asked, again and again; data that were"
-            f" held by workers alone (X.persist()) cannot be read anew: {error}"
+            "the Dask cluster has lost its tasks again and again; data that only workers held"
+            f" (X.persist()) cannot be read again: {error}"
         ) from error

@@ -101,8 +101,8 @@ def in_words(
     n_rows = table.shape[0]
     below = int(expected.below(mixture, table)[0].sum())
     return (
-        f"the stream has left what the model knows: {below:,} of {count(n_rows, 'row')}, from row"
-        f" {first + 1:,} of the stream on, are less probable than 98 of 100 rows before them;"
+        f"the stream has departed from what the model knows: {below:,} of {count(n_rows, 'row')},"
+        f" from row {first + 1:,} of the stream on, are less probable than 98 % of the rows before;"
         f" {columns}.  {then}"
     )
 

@@ -116,7 +116,7 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
     for name, given in (("certify", options.certify_seconds), ("device", options.device)):
         if given is not None:
             raise ParameterError.of(
-                name, "is for tables in memory: set n_shards=1, and no checkpoint"
+                name, "needs the table in memory: set n_shards=1, and no checkpoint"
             )
     if not options.prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {options.prior.name} is not")
@@ -171,8 +171,8 @@ class ShardsFit:
             if self.store is None or not self.store.n_written:
                 raise
             raise WorkersError(
-                f"{error}; {self.store.path} has the best clusters until then, and the same call"
-                " goes on from there"
+                f"{error}; {self.store.path} holds the best clusters found by then, and the same"
+                " call continues from them"
             ) from error
 
     def progress(self, n_shards: int) -> Callable[[int], None] | None:

@@ -30,7 +30,7 @@ def found(table: Table, groups: list[Profile], apart: Ints, *, as_asked: bool = 
     fall = "falls" if sum(sizes) == 1 else "fall"
     text = f"{count(sum(sizes), 'row')} with {count(len(table.names), what)} {fall} into "
     if len(sizes) == 1:
-        asked = ", as asked for." if as_asked else ": nothing in them calls for more than one."
+        asked = ", as requested." if as_asked else ": nothing in the data calls for more than one."
         return f"{text}a single cluster{asked}"
     text += f"{len(sizes):,} clusters. "
     small = [size for size, near in zip(sizes, apart, strict=True) if near >= 0]
@@ -100,32 +100,29 @@ def how_sure(
             f" {'is' if doubtful == 1 else 'are'} less certain."
         )
     if n_empty:
-        has, it, its = ("has", "it is", "its") if n_empty == 1 else ("have", "they are", "their")
+        has, it = ("has", "it is") if n_empty == 1 else ("have", "they are")
         out.append(
-            f"{count(n_empty, 'row')}{of} {has} no value: {its} cluster is the prior's, where {it}"
-            " counted."
+            f"{count(n_empty, 'row')}{of} {has} no values: {it} assigned by the prior alone, and"
+            " counted in the sizes."
         )
     odd = len(explanation.outliers)
     if explanation.n_draws == 0:
-        out.append("There was no time to find out whether rows are out of the ordinary.")
+        out.append("There was no time to look for outliers.")
     elif not explanation.can_find_outliers:
-        out.append(
-            "The table is too wide to tell in reasonable time whether rows are out of the ordinary."
-        )
+        out.append("The table is too wide to look for outliers in reasonable time.")
     elif odd:
-        out.append(
-            f"{count(odd, 'row')}{of} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
-            f" under every cluster ({by_chance(explanation.outlier_rate, n)})."
-        )
+        are = "is an outlier" if odd == 1 else "are outliers"
+        chance = by_chance(explanation.outlier_rate, n)
+        out.append(f"{count(odd, 'row')}{of} {are}: improbable under every cluster ({chance}).")
     else:
-        out.append(f"No row{of} is out of the ordinary.")
+        out.append(f"No row{of} is an outlier.")
     return out
 
 
 def by_chance(rate: float, n: int) -> str:
     """Say how many of n rows that come from the clusters are expected to be called outliers."""
     about = "fewer than one" if rate * n < 1.0 else f"about {rate * n:,.0f}"
-    return f"chance alone makes {about} of {n:,} look so"
+    return f"by chance alone, {about} of {n:,} would be"
 
 
 def _proof(clustering: Clustering, certificate: Any) -> str:
@@ -134,12 +131,12 @@ def _proof(clustering: Clustering, certificate: Any) -> str:
         return "Proved best: no other partition has a higher log joint under this model."
     if math.isfinite(proof.upper_bound):
         gap = max(0.0, proof.upper_bound - clustering.log_joint)
-        times = f", {brief(math.exp(gap))} times as probable" if gap < 20.0 else ""
-        return f"Proved: no partition is better by more than {brief(gap)} nats of log joint{times}."
+        times = f", or {brief(math.exp(gap))} times as probable" if gap < 20.0 else ""
+        return f"Proved: no partition is more than {brief(gap)} nats of log joint better{times}."
     if clustering.converged:
         return (
-            "Not proved best, but local search ended because none of its moves improves the"
-            " partition any more."
+            "Not proved best, but the local search ended because no move improves the partition any"
+            " further."
         )
     return "Not proved best; a longer search may find a better partition."
 
@@ -148,16 +145,16 @@ def agreement(consensus: Any) -> str:
     """Return a sentence about whether searches from several orders agree."""
     values = np.array([one.log_joint for one in consensus.clusterings])
     if len(values) < 2:
-        return "Only one search was run: there is nothing to compare it with."
+        return "Only one search was run, so there is nothing to compare it with."
     same = int((values >= values[0] - _SAME * max(1.0, abs(values[0]))).sum())
     moved = float(np.mean(consensus.disagreement > MOVED))
-    reached = "all of them" if same == len(values) else f"{same} of them"
+    reached = "all" if same == len(values) else f"{same}"
     near = [one.n_clusters for one in consensus.clusterings if one.log_joint >= values[0] - _FEW]
     numbers = f"{min(near)}" if min(near) == max(near) else f"{min(near)} to {max(near)}"
     return (
-        f"Of {len(values)} searches from different orders, {reached} reached the best log joint;"
-        f" those within {_FEW:g} nats of it have {numbers} components;"
-        f" {share(moved)} of the rows are in notably different company from one to the other."
+        f"Of {len(values)} searches from different orders, {reached} reached the best log joint."
+        f" Those within {_FEW:g} nats of it have {numbers} components. The searches place"
+        f" {share(moved)} of the rows in notably different clusters."
     )
 
 

@@ -100,7 +100,7 @@ class Filter:
         old, width = self.problem, self.problem.model.core.width
         table = old.model.family.table(X)
         if table.gaps and old.model.family.suited(table).width(old.model.n_features) != width:
-            raise DataError("X has missing values, and the first rows had none: begin with"
+            raise DataError("X has missing values, but the first rows had none: start with"
                             " family.with_gaps() as the family")  # fmt: skip
         items, self.base = old.model.items(table)
         n_points = old.n_points + items.n_items

@@ -129,10 +129,10 @@ class Particles:
         """
         begun, left = clock(), len(self._filter.left)
         if X is None and not left:
-            raise ParameterError.of("X", "is missing: all rows before are placed")
+            raise ParameterError.of("X", "is missing: all earlier rows have been placed")
         if X is not None and left:
-            raise ParameterError.of("X", f"cannot be placed yet, as Ctrl-C has left"
-                                    f" {count(left, 'row')}: update() places these")  # fmt: skip
+            raise ParameterError.of("X", f"must wait, since Ctrl-C left {count(left, 'row')}"
+                                    " unplaced: update() places these")  # fmt: skip
         state = self._filter.copied()
         return _run(state if X is None else state.extended(X, order), callback, begun)
 

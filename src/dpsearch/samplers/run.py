@@ -267,7 +267,7 @@ def _check(problem: Problem, moves: Sequence[Move]) -> None:
     possible = np.flatnonzero(np.isfinite(log_v[1:]))
     if (np.diff(possible) > 1).any():
         raise CapabilityError(
-            f"samplers change the number of clusters by one: they cannot pass the numbers that"
+            f"samplers change the number of clusters by one, so they cannot pass the numbers that"
             f" the prior {problem.prior.name} excludes between {possible[0] + 1} and"
             f" {possible[-1] + 1}"
         )

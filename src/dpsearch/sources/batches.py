@@ -47,9 +47,9 @@ class BatchChecker:
         if self.n_batches == 0:
             self.form, self.width = form, batch.shape[1]
         elif form != self.form:
-            raise DataError(f"{source} is {_FORM_NAMES[form]}, and those before are not")
+            raise DataError(f"{source} is {_FORM_NAMES[form]}, but the batches before it are not")
         elif batch.shape[1] != self.width:
-            raise DataError(f"{source} has {batch.shape[1]} columns, and batch 0 has {self.width}")
+            raise DataError(f"{source} has {batch.shape[1]} columns, but batch 0 has {self.width}")
         self.n_batches += 1
         return batch
 
@@ -62,7 +62,7 @@ class BatchChecker:
                 raise DataError(f"{source} has no column {name!r}, which batch 0 has")
         for name in names:
             if name not in self.names:
-                raise DataError(f"{source} has a column {name!r}, which batch 0 has not")
+                raise DataError(f"{source} has a column {name!r}, which batch 0 does not have")
         if not len(frame):
             raise DataError(f"{source} has no rows")
         frame, levels = as_polars(frame)
@@ -183,10 +183,13 @@ class BatchFunction:
         number = -1
         for number, rows in enumerate(map(checker, self.make())):
             if number >= len(self.n_rows) or rows.shape[0] != self.n_rows[number]:
-                raise DataError(f"batch {number} has not the rows that it had in the first pass")
+                raise DataError(
+                    f"batch {number} does not have the rows that it had in the first pass"
+                )
             yield rows
         if number + 1 < len(self.n_rows):
-            raise DataError(f"there are {number + 1} batches, and {len(self.n_rows)} before")
+            before = len(self.n_rows)
+            raise DataError(f"there are {number + 1} batches, but the first pass had {before}")
 
     def load(self, number: int) -> Any:
         with self._lock:

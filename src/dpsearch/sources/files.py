@@ -153,7 +153,7 @@ def _check_columns(schema: pl.Schema, used: list[str], known: list[str] | None, 
         raise DataError(f"no column {missing!r}, which {first} has")
     other = None if known is None else next((name for name in schema if name not in known), None)
     if other is not None:
-        raise DataError(f"a column {other!r}, which {first} has not")
+        raise DataError(f"a column {other!r}, which {first} does not have")
 
 
 def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
@@ -179,7 +179,7 @@ def _common(one: Any, other: Any, name: str, first: str) -> Any:
     plain = all(kind.is_numeric() or kind in (*texts, pl.Boolean) for kind in (one, other))
     if plain:
         return pl.String()
-    raise DataError(f"column {name!r} is {other}, and in {first} it is {one}")
+    raise DataError(f"column {name!r} is {other}, but in {first} it is {one}")
 
 
 def _converted(

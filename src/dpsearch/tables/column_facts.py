@@ -56,7 +56,7 @@ class ColumnFacts:
         if gaps:
             self.notes.append(f"{gaps:,} missing{self.among}")
         if raw.n_infinite:
-            self.notes.append(f"{raw.n_infinite:,} not finite, taken as missing")
+            self.notes.append(f"{raw.n_infinite:,} not finite, treated as missing")
 
     # -- decisions ------------------------------------------------------------------------------
 
@@ -114,11 +114,11 @@ class ColumnFacts:
         other = np.flatnonzero(~known & ~np.isnan(self.raw.values))
         if known.any():
             example = texts[int(self.raw.values[known][0])]
-            self.notes.insert(0, f"read as {what}, as in {example!r}")
+            self.notes.insert(0, f"read as {what}, such as {example!r}")
         if len(other):
             first = texts[int(self.raw.values[other[0]])]
             others = count(len(other), "other")
-            self.notes.append(f"{others}{self.among}, as {first!r}, taken as missing")
+            self.notes.append(f"{others}{self.among}, such as {first!r}, treated as missing")
             self.changed = True
         return values
 
@@ -160,7 +160,7 @@ class ColumnFacts:
         some = _spread(known)
         for code in codes_in(some):
             if (some == code).sum() >= FEWEST_COPIES:
-                self.notes.append(f"{(known == code).sum():,} of {code:.10g}, taken as missing")
+                self.notes.append(f"{(known == code).sum():,} of {code:.10g}, treated as missing")
                 self.changed = True
                 known = known[known != code]
         return known

@@ -161,7 +161,7 @@ class Column:
         if self.levels is not None:
             some = ", ".join(repr(level) for level in self.levels[:8])
             more = " …" if len(self.levels) > 8 else ""
-            what = f"which is none of the levels of this column: {some}{more}"
+            what = f"which is not a level of this column; the levels are {some}{more}"
         value = f"{unseen.example:g}" if type(unseen.example) is float else repr(unseen.example)
         return DataError(
             f"X at {{place}} is {value}, {what}", row=unseen.rows[0], column=self.origin_name

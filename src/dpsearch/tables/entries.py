@@ -79,7 +79,7 @@ class Triage:
         texts += [_summary(role, treatment, names) for (role, treatment), names in others.items()]
         if others:
             all_of_them = f".table({len(self.entries)})"
-            texts.append(f"each column: triage in run.json; .entries or {all_of_them} in Python")
+            texts.append(f"all columns: triage in run.json; .entries or {all_of_them} in Python")
         return "\n".join(text.rstrip() for text in texts)
 
     __str__ = table

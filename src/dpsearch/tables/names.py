@@ -51,7 +51,7 @@ def did_you_mean(
 ) -> str:
     """Return advice about names that do not exist: close ones among `others`, by default all."""
     if names is None:
-        return "; the file has no column names, so columns go by numbers from 0"
+        return "; the file has no column names: use column numbers, counted from 0"
     close = _close(wanted, names if others is None else others)
     if close:
         return f": did you mean {', '.join(map(repr, close))}?"
@@ -69,8 +69,8 @@ def taken_as_missing(wanted: Sequence[str], names: Sequence[str]) -> bool:
     if len(absent) == len(wanted) or _close(absent, others):
         return False
     text = ", ".join(map(repr, absent))
-    known = f"no column{'s' * (len(absent) > 1)} {text}, which the model knows"
-    warnings.warn(AbsentColumnsWarning(f"{known}: all values taken as missing"), stacklevel=3)
+    known = f"no column{'s' * (len(absent) > 1)} {text}, which the model was fitted with"
+    warnings.warn(AbsentColumnsWarning(f"{known}: all values are treated as missing"), stacklevel=3)
     return True
 
 

@@ -163,9 +163,9 @@ def _without_copies(
         if entry.name in given:
             continue
         if left:
-            entry = entry._replace(reason=f"{entry.reason}; its {column.part} is that of {other!r}")
+            entry = entry._replace(reason=f"{entry.reason}; its {column.part} repeats {other!r}")
         else:
-            why = f"it says the same as {other!r}"
+            why = f"it repeats {other!r}"
             entry = entry._replace(role="copy", treatment=DROPPED, reason=why)
         found[j] = Found(entry, left)
         del vectors[k]
@@ -280,7 +280,7 @@ def _target(facts: ColumnFacts) -> Found | None:
     few = len(facts.distinct) <= MOST_LEVELS and (facts.whole or facts.number_form is None)
     if not (by_name and few and facts.free):
         return None
-    return facts.dropped("target", "by its name it is the answer, to compare clusters with")
+    return facts.dropped("target", "by its name the target, to compare the clusters with")
 
 
 def _row_number(facts: ColumnFacts) -> Found | None:
@@ -308,7 +308,7 @@ def _counter(facts: ColumnFacts) -> Found | None:
 def _index(facts: ColumnFacts) -> Found | None:
     if not (facts.may_number_rows and facts.named_like(INDEX)):
         return None
-    return facts.dropped("identifier", "by its name it numbers the rows", names_rows=True)
+    return facts.dropped("identifier", "its name says that it numbers the rows", names_rows=True)
 
 
 def _identifier(facts: ColumnFacts) -> Found | None:
@@ -319,7 +319,7 @@ def _identifier(facts: ColumnFacts) -> Found | None:
     if not by_name and not (nearly and facts.named_like(NUMBERED)):
         return None
     if nearly or len(facts.distinct) > MOST_LEVELS or (facts.different and facts.n >= FEW):
-        why = "by its name it identifies, and measures nothing"
+        why = "its name says that it identifies rows and measures nothing"
         return facts.dropped("identifier", why, names_rows=facts.different)
     if facts.n < SOME or 2 * len(facts.distinct) > facts.n:
         return None
@@ -455,7 +455,7 @@ def _free_text(facts: ColumnFacts) -> Found | None:
     words = np.mean([1.0 + text.count(" ") for text in texts])
     if words <= _WORDS and np.mean([len(text) for text in texts]) <= _LONG:
         return None
-    return facts.dropped("text", "free text (--text clusters by the words of one column)")
+    return facts.dropped("text", "free text (--text COLUMN clusters by its words)")
 
 
 def _text_names(facts: ColumnFacts) -> Found:
@@ -471,8 +471,8 @@ def _category(facts: ColumnFacts, kind: Kind, levels: tuple[Level, ...], why: st
     raw, form = facts.raw, ""
     if kind == "category" and len(levels) > MOST_LEVELS:
         why = (
-            f"{len(levels):,} levels{facts.among}, of which {MOST_LEVELS - 1} are kept and the rest"
-            f" is {OTHER!r}"
+            f"{len(levels):,} levels{facts.among}; the {MOST_LEVELS - 1} most frequent are kept, the"
+            f" rest become {OTHER!r}"
         )
         levels, form, facts.changed = _most_frequent(facts, levels), OTHER, True
     elif kind == "category" and raw.source == "text" and facts.among and (facts.counts == 1).any():
