@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -105,15 +107,17 @@ def test_the_summary_says_both_and_tells_rows_apart_in_one_line(model, table):
     text = model.explain(table).summary()
     lines = text.splitlines()
     assert sum(line.startswith("cluster ") for line in lines) == 6
-    contrasts = [line for line in lines if line.startswith("  against the nearest, cluster ")]
+    contrasts = [
+        line for line in lines if re.match(r"  compared with cluster \d, the nearest: ", line)
+    ]
     assert len(contrasts) == 6
     assert all(": wide is " in line and " (there " in line for line in contrasts)
     (apart,) = [line for line in lines if line.startswith("rows apart: ")]
     near = model.rows_apart_
     assert apart == (
         "rows apart: 3 points in 2 small clusters:"
-        f" cluster 6 (rows item 1, item 2) nearest to {near[6]};"
-        f" cluster 7 (row item 0) nearest to {near[7]}"
+        f" cluster 6 (rows item 1, item 2), nearest to cluster {near[6]};"
+        f" cluster 7 (row item 0), nearest to cluster {near[7]}"
     )
 
 

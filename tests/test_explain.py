@@ -590,7 +590,7 @@ def test_a_level_most_probable_in_all_clusters_differs_in_probability():
     labels = np.repeat([0, 1], 200)
     X = (rng.random((400, 1)) > np.where(labels == 0, 0.99, 0.6)[:, None]).astype(float)
     text = explained(X, families.Categorical(), labels).summary()
-    assert "  column 0: 0, as elsewhere, with another probability (log" in text
+    assert "  column 0: 0, as elsewhere, but with another probability (log" in text
 
 
 def test_without_rows(fitted):

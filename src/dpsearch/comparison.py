@@ -37,11 +37,11 @@ class Comparison(NamedTuple):
 def compare(
     X: ArrayLike, families: Sequence[str | Family], *, alpha: Any = "auto", **settings: Any
 ) -> list[Comparison]:
-    """Fit a `DPMixture` with each family; return them from the largest log joint to the smallest.
+    """Fit a `DPMixture` with each family, and return the fits sorted by log joint, largest first.
 
-    The log joints are log p(labels, X | family), probabilities of the same data: their differences
-    are log Bayes factors of the models with their best partitions.  Densities of numbers cannot be
-    compared with probabilities of counts, nor a family of projections of X with any other.
+    The log joints are log p(labels, X | family), on the same data, so their differences are log
+    Bayes factors of the models with their best partitions.  Densities of numbers cannot be compared
+    with probabilities of counts, nor can a family of projections of X be compared with any other.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def compare(
     families
         Names, or objects of `dpsearch.families`.
     alpha, settings
-        As for `DPMixture`; but codes of missing values are kept unless given by `missing_codes`,
-        as not every family can skip gaps.
+        As for `DPMixture`.  However, codes of missing values are kept as numbers unless given by
+        `missing_codes`, because not every family can skip gaps.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def compare(
 
 
 def _check_measures(families: Sequence[str | Family], width: int) -> None:
-    """Raise unless all families compute the same measure of every column."""
+    """Raise unless all families have densities for the same measure on every column."""
     first: dict[int, tuple[str, str]] = {}
     for family in families:
         for column, own in enumerate(_by_column(family, width)):

@@ -1,4 +1,4 @@
-"""Example data: an embedded part of MNIST, and draws from the model itself."""
+"""Example data: a part of MNIST that comes with the package, and draws from the model itself."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def mnist_digits() -> Digits:
 
 
 def whitened(X: Any, n_components: int = 50) -> Matrix:
-    """Return X centred, reduced to its principal components, each scaled to unit variance."""
+    """Return X centred and reduced to principal components of unit variance."""
     return principal_components(X, n_components, whiten=True)
 
 
 def principal_components(X: Any, n_components: int = 50, *, whiten: bool = False) -> Matrix:
     """Return X centred and reduced to its principal components, largest first.
 
-    With `whiten` each is scaled to unit variance.
+    With `whiten`, each component is scaled to unit variance.
     """
     centred = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0)
     n, width = centred.shape
@@ -106,7 +106,7 @@ def dirichlet_process_draw(
 def planted_clusters(
     n_points: int, n_features: int, n_clusters: int, *, spread: float = 3.0, rng: Any = None
 ) -> Draw:
-    """Draw unit-noise Gaussian clusters of equal weight around centres with deviation `spread`."""
+    """Draw Gaussian clusters of unit noise and equal weight; `spread` is that of the centres."""
     if n_points < 1 or n_features < 1 or n_clusters < 1:
         raise ParameterError("n_points, n_features and n_clusters must be at least 1")
     rng = as_rng(rng)

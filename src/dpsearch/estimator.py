@@ -46,126 +46,128 @@ class DPMixture(
     ClusterMixin,  # type: ignore[misc]
     StreamMethods,
 ):
-    """Clustering that finds the number of clusters: the best partition under a DP mixture.
+    """Clustering without a given number of clusters: the best partition under a DP mixture.
 
-    The blocks of the best partition are *components*.  A group of rows that is not of the family's
-    shape takes several of them.  *Clusters* are sets of components: a tree over the components,
-    cut where clusters share rows no more often than by chance.
+    The blocks of the best partition are *components*.  A group of rows whose shape is not that of
+    the family takes several components.  *Clusters* are sets of components: a tree over the
+    components is cut where clusters share rows no more often than by chance.
 
     Parameters
     ----------
     family : "auto", str or Family
-        What a cluster looks like.  An object of `dpsearch.families` is used as it is.  Of a name
-        ("full_gaussian", "multinomial", …) the hyperparameters are learned from the data, in turn
-        with a partition of at most 2,000 rows.  "auto" also chooses the family, by what the
-        columns hold, how many there are and how many rows; `reason_` says why.  The choice does
-        not depend on units nor on `random_state`.
+        The distribution of a cluster.  An object of `dpsearch.families` is used as it is.  For a
+        name ("full_gaussian", "multinomial", …) the hyperparameters are learned from the data, in
+        turn with a partition of at most 2,000 rows.  "auto" also chooses the family, by the
+        contents and the number of the columns and by the number of rows; `reason_` says why.  The
+        choice depends neither on units nor on `random_state`.
     alpha : "auto", float or Prior
-        Concentration of the Dirichlet process: larger means more clusters.  "auto" integrates it
-        out under a Gamma(1, 1) prior; `alpha_` is then its posterior mean.  Any object of
-        `dpsearch.priors` is taken too.
+        The concentration of the Dirichlet process: larger values mean more clusters.  "auto"
+        integrates it out under a Gamma(1, 1) prior; `alpha_` is then its posterior mean.  Any
+        object of `dpsearch.priors` is accepted too.
     beam_size : int
-        Number of hypotheses that search keeps.  With refinement after it, one is as good as many.
+        The number of hypotheses that search keeps.  If refinement follows, one is as good as many.
     order : str or permutation
-        Order in which search places the rows: "ascending" marginal likelihood, "descending",
-        "random" or "given".
+        The order in which search places the rows: by "ascending" or "descending" marginal
+        likelihood, "random" or "given".
     refine : "auto", bool or float
         What to do after search: True refines until no move improves the partition, a number does
-        so for that many seconds, False keeps what search found.  "auto" is True for up to 1,000
-        rows of 50,000 numbers in all; for more it leaves out the last phase, which takes most of
-        the time: sweeps, splits and merges alone.
+        so for that many seconds, and False keeps what search found.  "auto" means True for up to
+        1,000 rows with 50,000 values in all; for larger tables only sweeps, splits and merges are
+        made, without the last phase, which takes most of the time.
     level : "auto", "components" or int
-        What a cluster is.  "auto": the components, if they describe the rows as well as the
-        mixture promises, otherwise sets of components that share rows; `level_reason_` says what
-        was found.  "components": each component is a cluster.  A number: that many clusters.
+        What a cluster is.  "auto": the components, if rows are as certain of their component as
+        the mixture expects, and otherwise sets of components that share rows; `level_reason_` says
+        which.  "components": each component is a cluster.  A number: that many clusters.
     min_cluster_size : int
-        Clusters with fewer points are given to the nearest, the one of the largest lift.
+        Clusters with fewer points are merged into the nearest one, that of the largest lift.
     certify : bool or float
-        Whether to bound from above what any partition could have, and so to prove the one found
-        optimal where that can be done: True spends up to a minute on it, a number that many
-        seconds.  See `dpsearch.certify`.
+        Whether to compute an upper bound on the log joint of every partition, which may prove the
+        partition found optimal: True spends up to a minute, a number that many seconds.  See
+        `dpsearch.certify`.
     kinds : dict or None
-        What you say of columns of a frame, by name, in place of what `dpsearch.triage` would:
-        "real", "count", "binary", "category" or "date", "keep" to use a column that it would leave
-        out, "drop" to leave it out.
+        What columns of a frame hold, by name, overriding `dpsearch.triage`: "real", "count",
+        "binary", "category" or "date"; "keep" uses a column that would be dropped, and "drop"
+        drops it.
     missing_codes : "auto", None or numbers and texts
-        Values that stand for missing ones; a text "NAME=VALUE" is for one column of a frame.
-        "auto" recognises such as −9999 and 999, which are there several times and far from all
-        others; `reason_` names them.  None: there are none.
+        Values that mean missing; a text "NAME=VALUE" is for one column of a frame.  "auto"
+        recognises codes such as −9999 and 999 that occur several times and lie far from all other
+        values; `reason_` names them.  None: there are none.
     handle_unknown : "missing" or "error"
-        What becomes of values in new rows that a column cannot hold, as a level that the fit did
-        not see or 0 where a log-normal was chosen: they are taken as missing, and a warning says
-        so, or they are an error.
+        What to do with values in new rows that a column cannot hold, such as a level that the fit
+        did not see, or 0 if a log-normal was chosen: treat them as missing, with a warning, or
+        raise an error.
     n_shards : int or None
-        Into how many blocks of rows the table is divided, which are read one after the other in
-        passes over all rows; see `dpsearch.passes`.  None: one for each 250,000 rows.
+        The number of blocks of rows into which the table is divided; passes over all rows read one
+        block after the other, see `dpsearch.passes`.  None: one for each 250,000 rows.
     n_jobs : int or None
-        Threads; −1 for all cores.  The result does not depend on it.
+        The number of threads; −1 for all cores.  The result does not depend on it.
     device : str or None
-        Where passes over the rows are made: "cuda" for a GPU.  None: where an array is that is on
-        a GPU, else by threads of this process.
+        The device for passes over the rows: "cuda" for a GPU.  None: the GPU that holds X, if any,
+        and otherwise threads of this process.
     time_limit : float or None
-        Seconds that `fit` may take in all.  What does not fit is done less thoroughly or left out,
-        and `cut_short_` says what; what cannot be left out may take a little longer.  None: no
-        limit.
+        The seconds that `fit` may take in all.  Phases that do not fit are shortened or left out,
+        and `cut_short_` names them; phases that cannot be left out may take a little longer.  None:
+        no limit.
     checkpoint : path or None
-        A file for the clusters, written whenever they are better; for tables in shards, and for
-        others of at least 20,000 rows.  If it is there already the fit begins with its clusters,
-        and not with a search of a sample; one of other data or of another model is refused.
+        A file to which the clusters are written whenever they have improved; for tables in shards,
+        and for others of at least 20,000 rows.  If the file exists, the fit starts from its
+        clusters instead of searching a sample; a file of other data or of another model is an
+        error.
     random_state : int, RandomState or None
-        Seed of all that is random: by default the same every time.  None: another every time.
+        The seed of everything that is random; by default the same every time.  None: a new seed
+        every time.
     verbose : int
-        1 prints the family, the reason for it, what was found, and that kernels are compiled.
+        1 prints the family, the reason for it, the result, and when kernels are compiled.
 
     Attributes
     ----------
     labels_ : array of int
-        Cluster of each row, numbered from the largest cluster.
+        The cluster of each row, numbered from the largest cluster.
     n_clusters_ : int
     level_reason_ : str
         In words, how the components led to the clusters.
     component_labels_ : array of int
-        Component of each row, numbered from the largest component.
+        The component of each row, numbered from the largest component.
     n_components_ : int
     log_joint_ : float
         log p(partition into components, X), with every constant.
     tree_ : Tree
         The dendrogram over components; `tree_.linkage` is in SciPy's format.
     levels_ : dict
-        For every number of clusters the `Level`: its labels, height, and how well fits to halves
-        of the rows find it again.
+        The `Level` for every number of clusters: its labels, its height, and how well fits to
+        halves of the rows reproduce it.
     rows_apart_ : array of int
-        For each cluster of at most four rows the cluster that they are nearest to, −1 for all
-        other clusters.
+        For each cluster of at most four rows, the cluster that is nearest to it; −1 for all other
+        clusters.
     sample_weight_ : array of int or None
-        The weights that `fit` was given; 0 for rows without any value, which take no part in it.
+        The weights that `fit` was given; 0 for rows without any values, which take no part in it.
     mixture_ : Mixture
-        The components and clusters: their sizes, posterior parameters and what they say about new
-        rows.
+        The components and clusters: their sizes, their posterior parameters and their predictions
+        for new rows.
     clustering_ : Clustering
-        The partition into components: how long it took, how many states search saw; with
-        `certify` also `upper_bound` and `optimal`.
+        The partition into components, with the time it took and the number of states that search
+        expanded; with `certify` also `upper_bound` and `optimal`.
     certificate_ : Certificate
-        What proves the bound; only with `certify`.
+        The proof of the bound; only with `certify`.
     family_ : Family
         The family with the hyperparameters that were used.
     reason_ : str
-        Why this family: what "auto" saw in the table, or "as named", or "as given".
+        Why this family was chosen: what "auto" saw in the table, or "as named", or "as given".
     alpha_ : float or None
         The concentration: as given, or its posterior mean given the partition; None for a prior
         that has none.
     schema_ : Schema or None
-        How columns of a frame become numbers: their kinds, levels and parts; None when all of them
-        are numbers and used as they are.
+        How the columns of a frame become numbers: their kinds, levels and parts; None if all of
+        them are numbers and used as they are.
     triage_ : Triage or None
-        What was made of each column of a frame or file, and why; None for an array.
+        What was decided about each column of a frame or file, and why; None for an array.
     cut_short_ : tuple of str
-        The phases of the fit for which there was not enough time, or in which it was stopped;
-        empty if all were done.
+        The phases of the fit that ran out of time or were interrupted; empty if all were completed.
     departure_ : str or None
-        In words, how the last batches of `partial_fit` left what the model knew, if any did.
+        In words, how the last batches of `partial_fit` departed from the rows before them, if they
+        did.
     completed_ : array or None
-        The table that was fitted, where gaps were filled before the fit.
+        The table that was fitted, if gaps were filled before the fit.
     n_features_in_ : int
     feature_names_in_ : array of str, when X has column names
 
@@ -245,19 +247,19 @@ class DPMixture(
         Parameters
         ----------
         X : array, pandas or polars frame, sparse matrix where the family takes one, path, batches
-            Missing values (NaN, None, null) are skipped, where the family can.  The path of a
-            file, a folder or a pattern of Parquet files, an iterator of arrays or frames, or a
-            function that returns one, need not fit into memory, nor need a polars LazyFrame that
-            reads files.  A `dask.array` or `dask.dataframe` is fitted where it is, a shard for
-            each of its blocks, by the present Dask client, and so are Parquet and Arrow files if
-            there is such a client; `labels_` is then a `dask.array`.
+            Missing values (NaN, None, null) are skipped if the family can skip them.  Data need
+            not fit into memory if X is the path of a file, a folder or a pattern of Parquet files,
+            an iterator of arrays or frames, a function that returns one, or a polars LazyFrame that
+            reads files.  A `dask.array` or `dask.dataframe` is fitted where it is, with one shard
+            for each of its blocks, by the current Dask client, and so are Parquet and Arrow files
+            if there is such a client; `labels_` is then a `dask.array`.
         y : ignored
         sample_weight : integers ≥ 0, optional
-            How many times each row was seen.  The log joint is that of the repeated rows; the
-            copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
+            The number of times that each row was seen.  The log joint is that of the repeated rows;
+            the copies of a row stay together.  A row of weight 0 takes no part in the fit and is
             labelled by `predict`.
         callback : function, optional
-            Called with a `dpsearch.events.Event` as the fit goes on.
+            Called with a `dpsearch.events.Event` while the fit runs.
         """
         check_device(self.device)
         limit = None if self.time_limit is None else positive(self.time_limit, "time_limit")
@@ -301,7 +303,7 @@ class DPMixture(
             print("dpsearch: compiling kernels, which only the first fit on a machine has to do")
 
     def reading(self, **options: Any) -> TableOptions:
-        """How a table becomes numbers; a family that is given is for its columns as they are."""
+        """Return how a table becomes numbers; for a given family its columns stay as they are."""
         if self.handle_unknown not in UNKNOWN:
             raise ParameterError.must("handle_unknown", "be 'missing' or 'error'",
                                       self.handle_unknown)  # fmt: skip
@@ -312,7 +314,7 @@ class DPMixture(
         )  # fmt: skip
 
     def _codes(self) -> tuple[Any, tuple[str, ...]]:
-        """Return the codes that are numbers, or None or "auto", and all codes as texts."""
+        """Return the numeric codes (or None or "auto"), and all codes as texts."""
         codes = self.missing_codes
         if codes is None or isinstance(codes, str):
             return codes, ()
@@ -320,7 +322,7 @@ class DPMixture(
         return [code for code in codes if not isinstance(code, str)], texts
 
     def fit_options(self, callback: Callback | None = None) -> FitOptions:
-        """Return the parameters of a fit, checked."""
+        """Check the parameters and return the options of a fit."""
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
         if isinstance(self.family, str) and self.family != "auto":
@@ -342,9 +344,9 @@ class DPMixture(
         )
 
     def _set(self, state: FittedState, like: Any = None) -> None:
-        """Put a fitted state in place of the one before, at once: an interrupt changes nothing.
+        """Replace the fitted state in one step, so that an interrupt changes nothing.
 
-        Labels are an array where `like` is, if that is given.
+        With `like`, labels are an array of its library, on its device.
         """
         labels = grouped_labels(state.clustering.labels, state.mixture.groups)
         labels = labels if like is None else indices(like, labels)
@@ -352,14 +354,14 @@ class DPMixture(
 
     @classmethod
     def from_state(cls, state: FittedState, **parameters: Any) -> Self:
-        """Return a fitted model; by default with the family and the prior of the state."""
+        """Return a model from a fitted state; its family and prior are the default parameters."""
         model = state.mixture.model
         out = cls(**{"family": model.family, "alpha": state.mixture.prior, **parameters})
         out._set(state)
         return out
 
     def at_level(self, level: str | int = "auto", *, min_cluster_size: int = 1) -> Self:
-        """Return the same fit with its clusters at another level of the tree; nothing is fitted."""
+        """Return the same fit with clusters at another level of the tree, without fitting again."""
         check_is_fitted(self)
         options = LevelOptions.of(level, min_cluster_size)
         parameters = self.get_params(deep=False)
@@ -380,18 +382,18 @@ class DPMixture(
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> Labels:
-        """Fit and return the cluster of each row."""
+        """Fit, and return the cluster of each row."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     # -- notebooks --------------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return scikit-learn's text, and what was found if the model is fitted."""
+        """Return scikit-learn's text, with `level_reason_` if the model is fitted."""
         parameters = str(super().__repr__(N_CHAR_MAX))
         return f"{parameters}\n{self.level_reason_}" if hasattr(self, "mixture_") else parameters
 
     def _html_repr(self) -> str:
-        """Return what scikit-learn shows in a notebook, and what was found."""
+        """Return what scikit-learn shows in a notebook, with a summary of the fit."""
         from dpsearch.notebook import model_html
 
         return model_html(self, super()._html_repr())
@@ -399,7 +401,7 @@ class DPMixture(
     # -- files ------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to a file that `dpsearch.load` reads; it holds no code."""
+        """Write the fitted model to a file for `dpsearch.load`; the file contains no code."""
         check_is_fitted(self)
         write_model(path, self.state_, self.get_params(deep=False))
 
@@ -415,8 +417,9 @@ class DPMixture(
 def load(path: str | Path) -> DPMixture:
     """Read a model that `DPMixture.save` wrote.
 
-    Its family and prior are found by name: those of dpsearch, those of installed packages, and
-    your own after `families.register` or `priors.register`.  Nothing else is ever imported.
+    Its family and prior are found by name among those of dpsearch, those of installed packages,
+    and those that you registered with `families.register` or `priors.register`.  Nothing else is
+    imported.
     """
     state, parameters = read_model(Path(path))
     known = DPMixture().get_params(deep=False)

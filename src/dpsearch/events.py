@@ -1,4 +1,4 @@
-"""Events, which solvers report while they run: for progress, history and callbacks."""
+"""Events that solvers report while they run, for progress lines, histories and callbacks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 class Event(NamedTuple):
     """One report of a solver, and one line of its history.
 
-    `done` of `total` units of work are finished: items placed, sweeps drawn, shards read.  A total
-    of 0 means that the amount of work is not known.
+    `done` of `total` units of work are finished, such as items placed, sweeps drawn or shards
+    read.  A total of 0 means that the amount of work is not known.
     """
 
     seconds: float
@@ -20,7 +20,7 @@ class Event(NamedTuple):
     step: str  # what was done: search, sweep, merge, certify, …
     done: int = 0
     total: int = 0
-    upper_bound: float = math.inf  # proved so far on the log joint of every partition
+    upper_bound: float = math.inf  # on the log joint of every partition, as proved so far
     phase: str = ""  # of a fit: reading, choosing the family, searching, refining, …
 
 

@@ -1,4 +1,4 @@
-"""`Explanation`: an explained clustering as arrays, frames and text."""
+"""`Explanation`: the explanation of a clustering as arrays, frames and text."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Indication(NamedTuple):
 
     column: str
     log_bayes_factor: float
-    centre: float  # expected in the cluster: the posterior mean, or the likeliest code
-    elsewhere: float  # the same in all other clusters taken together, or in the nearest
-    is_code: bool = False  # whether these are codes of categories, of which none is higher
+    centre: float  # expected in the cluster: the posterior mean, or the most probable code
+    elsewhere: float  # the same in all other clusters together, or in the nearest cluster
+    is_code: bool = False  # whether these are codes of categories, which have no order
 
     @property
     def direction(self) -> str:
-        """Whether values are higher or lower than elsewhere, or otherwise different."""
+        """Whether values are "higher" or "lower" than elsewhere, or "different"."""
         if self.is_code or self.centre == self.elsewhere or math.isnan(self.elsewhere):
             return "different"
         return "higher" if self.centre > self.elsewhere else "lower"
@@ -42,39 +42,40 @@ class Indication(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A clustering explained.  Arrays with a place for each row are empty if no rows were given.
+    """The explanation of a clustering; arrays [N] over rows are empty if no rows were given.
 
     Attributes
     ----------
     columns
         [K, D] log Bayes factor of each cluster and column, in nats; see `dpsearch.explain`.
     centres, elsewhere
-        [K, D] what to expect of each column in the cluster, and in all the others together: the
-        posterior mean, for categories the likeliest code.  `elsewhere` is NaN if there are none.
+        [K, D] the expectation of each column in the cluster, and in all other clusters together:
+        the posterior mean, or for categories the most probable code.  `elsewhere` is NaN if there
+        is only one cluster.
     names
-        Of the columns.
+        The names of the columns.
     sizes
-        [K] points in each cluster.
+        [K] the number of points in each cluster.
     labels
-        [N] cluster of each row.
+        [N] the cluster of each row.
     certainty
-        [N] probability of that cluster for the row, given all others; new clusters included.
+        [N] the probability of that cluster, given all other rows; new clusters are included.
     second
-        [N] the next most probable cluster; K stands for a new one.
+        [N] the next most probable cluster; K stands for a new cluster.
     log_density
-        [N] log posterior predictive density of the row, given all others.
+        [N] the log posterior predictive density of the row, given all other rows.
     p_value
-        [N] share of draws from the clusters found that are no more probable than the row, at equal
-        length where the model takes lengths as given.
+        [N] the share of draws from the clusters that are no more probable than the row, at equal
+        length if the model conditions on lengths.
     outlier_rate
         Rows with smaller p-values are outliers.
     n_draws
-        Number of draws behind the p-values, smaller for wider tables, and 0 if there was no time
-        for any: the p-values are then 1.  See `can_find_outliers`.
+        The number of draws behind the p-values.  It is smaller for wider tables, and 0 if there was
+        no time for any; the p-values are then 1.  See `can_find_outliers`.
     levels
-        By the name of a column of categories, what its codes stand for.
+        The levels that the codes stand for, by the name of the column of categories.
     units
-        By the name of a column that the table has units in, as $ or %, the unit.
+        The unit, such as $ or %, by the name of the column that has one in the table.
     codes
         [D] which columns hold codes of categories.
     nearest
@@ -82,12 +83,12 @@ class Explanation:
     against_nearest
         [K, D] log Bayes factors as in `columns`, with the nearest cluster in place of all others.
     components
-        [N] component of each row; of new rows the most probable one.
+        [N] the component of each row; for new rows the most probable one.
     apart
-        [K] the cluster that rows apart are nearest to, −1 for clusters that are not rows apart:
-        those of more than four rows.
+        [K] for rows apart, which are clusters of at most four rows, the nearest cluster; −1 for
+        all other clusters.
     index
-        Names of the rows, if they came in a pandas frame; else None.
+        The names of the rows if they came in a pandas frame; otherwise None.
     """
 
     columns: Matrix
@@ -117,7 +118,7 @@ class Explanation:
 
     @property
     def can_find_outliers(self) -> bool:
-        """Whether there are enough draws for a p-value as small as `outlier_rate`."""
+        """Whether there are enough draws for p-values as small as `outlier_rate`."""
         return (self.n_draws + 1) * self.outlier_rate >= 1.0
 
     def value(self, column: str, number: float) -> float | str:
@@ -127,13 +128,13 @@ class Explanation:
 
     @property
     def outliers(self) -> Ints:
-        """Rows out of the ordinary, the least probable first."""
+        """Rows that are improbable under every cluster, the least probable first."""
         rows = np.flatnonzero(self.p_value <= self.outlier_rate)
         return rows[np.lexsort((self.log_density[rows], self.p_value[rows]))]
 
     @property
     def typical(self) -> tuple[Ints, ...]:
-        """The ten most probable rows of each cluster, those with a certainty below 0.5 last."""
+        """The ten most probable rows of each cluster; those of certainty below 0.5 come last."""
         out = []
         for k in range(self.n_clusters):
             rows = np.flatnonzero(self.labels == k)
@@ -156,10 +157,10 @@ class Explanation:
         k
             The cluster.
         n
-            How many columns.
+            The number of columns.
         against
-            ``"rest"``: all other clusters taken together.  ``"nearest"``: the cluster that it
-            shares most with, `nearest[k]`.
+            ``"rest"``: compare with all other clusters together.  ``"nearest"``: compare with the
+            cluster that it shares most with, `nearest[k]`.
         """
         if not isinstance(k, (int, np.integer)) or not 0 <= k < self.n_clusters:
             raise ParameterError.must("k", f"be a cluster, 0 … {self.n_clusters - 1}", k)
@@ -183,12 +184,12 @@ class Explanation:
         Parameters
         ----------
         table
-            ``"points"``: a line for each row of the data.  The column `apart_from` has for rows
-            apart the cluster that they are nearest to, −1 for all other rows.  ``"clusters"``: a
-            line for each cluster and column, the most indicative columns of each cluster first.
+            ``"points"``: a line for each row of the data.  The column `apart_from` has the nearest
+            cluster of rows apart, and −1 for all other rows.  ``"clusters"``: a line for each
+            cluster and column, with the most indicative columns of each cluster first.
         library
-            ``"pandas"`` or ``"polars"``; None for the first of them that is installed.  In pandas
-            the lines of points have the index of the rows, if these had one.
+            ``"pandas"`` or ``"polars"``; None: the first of them that is installed.  In pandas the
+            lines of points have the index of the rows, if there is one.
         """
         if table == "points":
             content: dict[str, Any] = {
@@ -244,7 +245,7 @@ class Explanation:
             telling = self._telling(k, 2, "nearest")
             text = "; ".join(map(self._contrast, telling))
             said.append(
-                f"  against the nearest, cluster {self.nearest[k]}:"
+                f"  compared with cluster {self.nearest[k]}, the nearest:"
                 f" {text or 'no single column sets it apart'}"
             )
         return lines + said
@@ -262,23 +263,23 @@ class Explanation:
         return Format.of([*own, *pair], self.units.get(one.column, "")).distinct(*pair)
 
     def _said(self, one: Indication) -> str:
-        """Return in words how a column sets a cluster apart from all others."""
+        """Return in words how a column sets a cluster apart from all other clusters."""
         inside, outside = self._values(one)
-        # The likeliest level may be the same, though not its probability.
+        # The most probable level may be the same with another probability.
         same = one.is_code and inside == outside
-        there = "as elsewhere, with another probability" if same else f"elsewhere {outside}"
+        there = "as elsewhere, but with another probability" if same else f"elsewhere {outside}"
         return f"{one.column}: {inside}, {there} (log Bayes factor {one.log_bayes_factor:.1f})"
 
     def _contrast(self, one: Indication) -> str:
-        """Return in words how a column sets a cluster apart from its nearest."""
+        """Return in words how a column sets a cluster apart from its nearest cluster."""
         inside, outside = self._values(one)
         if one.is_code and inside == outside:
-            return f"{one.column} is {inside} with another probability"
+            return f"{one.column} is also {inside}, but with another probability"
         what = f"mostly {inside}" if one.is_code else f"{one.direction}, {inside}"
         return f"{one.column} is {what} (there {outside})"
 
     def _apart_lines(self) -> list[str]:
-        """Return one line about all clusters of a few rows."""
+        """Return one line about all clusters of rows apart."""
         small = np.flatnonzero(self.apart >= 0)
         if not len(small):
             return []
@@ -286,7 +287,7 @@ class Explanation:
         for k in small[:_APART_SHOWN]:
             rows = np.flatnonzero(self.labels == k)
             what = f" (row{'s' * (len(rows) > 1)} {self._listed(rows)})" if len(rows) else ""
-            said.append(f"cluster {k}{what} nearest to {self.apart[k]}")
+            said.append(f"cluster {k}{what}, nearest to cluster {self.apart[k]}")
         more = f"; and {len(small) - _APART_SHOWN} more" if len(small) > _APART_SHOWN else ""
         total, clusters = self.sizes[small].sum(), count(len(small), "small cluster")
         return [f"rows apart: {count(total, 'point')} in {clusters}: {'; '.join(said)}{more}"]
@@ -297,14 +298,14 @@ class Explanation:
     def _row_lines(self) -> list[str]:
         lines = [
             f"certainty: {self.certainty.mean():.3f} on average;"
-            f" {len(self.borderline):,} of {count(len(self.labels), 'row')} below {_SURE}"
+            f" below {_SURE} for {len(self.borderline):,} of {count(len(self.labels), 'row')}"
         ]
         for i in self.borderline[:3]:
             other = self.second[i]
-            place = "a new one" if other == self.n_clusters else f"{other}"
+            place = "a new cluster" if other == self.n_clusters else f"cluster {other}"
             lines.append(
                 f"  row {self._listed([i])}: cluster {self.labels[i]} with probability"
-                f" {self.certainty[i]:.2f}; next, {place}"
+                f" {self.certainty[i]:.2f}, or else {place}"
             )
         found = self.outliers
         known = f"{len(found):,}"

@@ -1,4 +1,4 @@
-"""What a fitted model says: about new rows, about its clusters, and about the rows of the fit."""
+"""Methods of a fitted model: predictions for new rows, levels of clusters and explanations."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Level(NamedTuple):
 
     n_clusters: int
     height: float  # −log lift of the highest merge that was made; −∞ if none was
-    agreement: float  # how well fits to halves of the rows find it again: adjusted Rand index
+    agreement: float  # of fits to halves of the rows with this level: adjusted Rand index
     groups: Ints  # the cluster of each component
     component_labels: Labels
 
     @property
     def labels(self) -> Any:
-        """Cluster of each row."""
+        """The cluster of each row."""
         return grouped_labels(self.component_labels, self.groups)
 
     def __repr__(self) -> str:
@@ -74,9 +74,9 @@ def _field(name: str, *, absent_if_none: bool = False) -> Any:
 
 
 class FittedMethods(BaseEstimator):  # type: ignore[misc]
-    """The methods of `DPMixture` that need a fit and change nothing.
+    """The methods of `DPMixture` that need a fit and do not change it.
 
-    What a fit found is `state_`, plain data of which `from_state` makes a model.
+    `state_` holds the result of a fit as plain data; `from_state` makes a model of it.
     """
 
     family: Any
@@ -163,17 +163,17 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         height: float | None = None,
         min_size: int | None = None,
     ) -> Any:
-        """Return the cluster of each row at another level of the tree; nothing is fitted again.
+        """Return the cluster of each row at another level of the tree, without fitting again.
 
         Parameters
         ----------
         n_clusters
-            How many clusters to make.
+            The number of clusters.
         height
-            Merge all that lies below this height, −log lift: at 0 clusters share rows as often as
-            by chance.  If neither is given, the automatic level.
+            Make all merges below this height, −log lift: at height 0, clusters share rows as often
+            as by chance.  If neither is given, the automatic level is used.
         min_size
-            Clusters with fewer points are given to the nearest, the one of the largest lift.
+            Clusters with fewer points are merged into the nearest one, that of the largest lift.
 
         Examples
         --------
@@ -192,7 +192,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     @property
     def rows_apart_(self) -> Ints:
-        """For clusters of at most four rows the cluster that they are nearest to; else −1."""
+        """The nearest cluster of each cluster of at most four rows; −1 for larger clusters."""
         check_is_fitted(self)
         sizes, out = self.mixture_.cluster_sizes, np.full(self.n_clusters_, -1)
         small = sizes <= min(_APART, _SMALL_SHARE * sizes.sum())
@@ -203,7 +203,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     @property
     def advised_level(self) -> int | None:
-        """The number of clusters to try where halves of the rows agree little about these."""
+        """The number of clusters to try instead if fits to halves agree poorly; None otherwise."""
         options = LevelOptions.of(self.level, self.min_cluster_size)
         return self._levels.advised(options, self.n_clusters_)
 
@@ -216,10 +216,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def checked(
         self, X: ArrayLike | CheckedTable, *, lacking: bool = False, first: int = 0
     ) -> CheckedTable:
-        """Return rows as a checked table, compared with what the model was fitted to.
+        """Return rows as a checked table; raise unless they have the columns of the fit.
 
-        With `lacking` a frame need not have columns that the model can do without.  `first` is the
-        number of the first row, for warnings.
+        With `lacking`, columns may be absent if the model can predict without them.  `first` is
+        the number of the first row, for warnings.
         """
         check_is_fitted(self)
         if isinstance(X, CheckedTable):
@@ -235,10 +235,11 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return self.within_support(without_codes(table, self.state_.codes), first)
 
     def within_support(self, table: CheckedTable, first: int = 0) -> CheckedTable:
-        """Return rows without values outside the support of families that were chosen: as gaps.
+        """Return rows with values outside the support of chosen families replaced by gaps.
 
-        A warning for each column says how many there are.  A family that the user names or gives,
-        one that does not take gaps, and ``handle_unknown="error"`` leave them to be an error.
+        A warning for each column says how many there are.  Such values stay, and cause an error
+        later, if the user chose the family, if the family does not accept gaps, or with
+        ``handle_unknown="error"``.
         """
         family, names = self.family_, self._column_names()
         chosen = isinstance(self.family, str) and self.family == "auto"
@@ -258,9 +259,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return table
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
-        """Return rows as the model's solvers see them, as a checked table of numbers.
+        """Return rows as the checked table of numbers that solvers work on.
 
-        Categories are codes.  Gaps of the rows of the fit are as the fit filled them, if it did.
+        Categories are codes.  If the fit filled gaps, the rows of the fit have the same fillings.
         """
         table = self.checked(X)
         if not table.gaps or self.family_.skips(table):
@@ -275,18 +276,18 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return table
 
     def problem(self, X: ArrayLike | CheckedTable) -> Problem:
-        """Return rows under the family and prior of the model, for solvers."""
+        """Return the `Problem` of these rows under the model's family and prior, for solvers."""
         return Problem(self.encode(X), self.family_, self.mixture_.prior)
 
     def fitted_labels(self, X: ArrayLike | CheckedTable) -> Labels | None:
-        """Return the component of each row if X are all rows of the fit in order; else None.
+        """Return the component of each row if X has all rows of the fit in order; else None.
 
         Rows of weight 0 have the label −1.
         """
         return self.state_.labels_of(self.encode(X))
 
     def _in_blocks(self, X: ArrayLike | CheckedTable) -> Iterator[tuple[Matrix, Vector]]:
-        """Yield log joint probabilities of blocks of rows, so that memory stays bounded."""
+        """Yield log joint probabilities block by block, so that memory stays bounded."""
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
         rows: Any = X if plain else self.checked(X, lacking=True)
@@ -299,13 +300,13 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             yield found
 
     def predict(self, X: ArrayLike | CheckedTable) -> Labels:
-        """Return the most probable cluster of each row, among those found."""
+        """Return the most probable cluster of each row, among the clusters of the fit."""
         blocks = self._in_blocks(X)
         parts = [self.mixture_.summed(inside).argmax(axis=1) for inside, _ in blocks]
         return np.asarray(np.concatenate(parts), dtype=np.int64)
 
     def predict_components(self, X: ArrayLike | CheckedTable) -> Labels:
-        """Return the most probable component of each row, among those found."""
+        """Return the most probable component of each row, among the components of the fit."""
         parts = [inside.argmax(axis=1) for inside, _ in self._in_blocks(X)]
         return np.asarray(np.concatenate(parts), dtype=np.int64)
 
@@ -322,7 +323,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return self.predict_proba(X)
 
     def score_samples(self, X: ArrayLike) -> Vector:
-        """Return the log posterior predictive density of each row, new clusters included."""
+        """Return the log posterior predictive density of each row, including new clusters."""
         blocks = self._in_blocks(X)
         return np.concatenate(
             [np.logaddexp(logsumexp(inside, axis=1), outside) for inside, outside in blocks]
@@ -333,11 +334,11 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return float(self.score_samples(X).mean())
 
     def impute(self, X: ArrayLike) -> Any:
-        """Return X with missing values filled in from the posterior predictive.
+        """Return X with missing values filled in from the posterior predictive distribution.
 
-        Each gap gets what the clusters expect there, weighted by their probabilities given the
-        rest of the row: the mean of numbers and counts, the most probable level of categories.
-        The result is what X is: an array, or a pandas or polars frame.
+        Each gap gets the value that the clusters expect, weighted by their probabilities given the
+        rest of the row: the mean for numbers and counts, the most probable level for categories.
+        The result has the type of X: an array, or a pandas or polars frame.
         """
         X = readable(X)
         table = self.checked(X)
@@ -356,10 +357,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return replace_columns(X, () if self.schema_ is None else self.schema_.columns, new)
 
     def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:
-        """Draw rows from the posterior predictive, and the clusters that they come from.
+        """Draw rows from the posterior predictive distribution, and their clusters.
 
-        A draw from a cluster not seen so far has the label `n_clusters_`.  Rows come as a frame if
-        the model was fitted to one with other columns than numbers.
+        A draw from a new cluster has the label `n_clusters_`.  The rows are a frame if the model
+        was fitted to a frame with columns other than numbers.
         """
         check_is_fitted(self)
         count = whole(n_samples, "n_samples", 1)
@@ -371,18 +372,18 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def explain(
         self, X: ArrayLike | None = None, *, outlier_rate: float = 0.001, rng: Any = 0
     ) -> Explanation:
-        """Tell what sets each cluster apart, how sure each row is, and which rows are odd.
+        """Explain which columns set clusters apart, how certain rows are, and which are outliers.
 
         Parameters
         ----------
         X
-            The rows that the model was fitted to, all of them in the same order: each is then
-            judged by all the others.  Or new rows, judged by the clusters.  None: clusters only.
-            Rows with gaps are judged by what was observed of them.
+            All rows that the model was fitted to, in the same order: each is then judged by all
+            the others.  Or new rows, which are judged by the clusters.  None: clusters only.
+            Rows with gaps are judged by their observed values.
         outlier_rate
-            The share of rows that may be called outliers though they come from the clusters.
+            The share of rows that may be called outliers although they come from the clusters.
         rng
-            Seed or Generator, for the draws that rows are compared with.
+            The seed or Generator for the draws that rows are compared with.
 
         Examples
         --------
@@ -430,7 +431,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return [str(name) for name in names]
 
     def _nearest_clusters(self) -> Ints:
-        """Return the cluster that each shares most with; not rows apart, if there are others."""
+        """Return each cluster's nearest one; rows apart only if there are no other clusters."""
         tree, groups, apart = self._levels.tree, self.mixture_.groups, self.rows_apart_
         among = apart < 0 if (apart < 0).sum() > 1 else True
         return np.where(apart < 0, tree.nearest(groups, among), apart)
@@ -438,14 +439,14 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
         """Return the rows that are less probable than all but a share `rate` of draws.
 
-        The draws are from the clusters; rows of the fit are judged by all the others.  Least
-        probable first.  See `explain`.
+        The draws come from the clusters; rows of the fit are judged by all the others.  The least
+        probable row comes first.  See `explain`.
         """
         return self._explained(X, rate, rng, with_columns=False).outliers
 
 
 def grouped_labels(labels: Any, groups: Ints) -> Any:
-    """Return the cluster of each row; labels that are on a Dask cluster stay there."""
+    """Return the cluster of each row; labels on a Dask cluster stay there."""
     if labels is None or isinstance(labels, np.ndarray):
         return None if labels is None else groups[labels]
     return labels.map_blocks(_clusters, groups, dtype=np.int64)
@@ -456,7 +457,7 @@ def _clusters(components: Labels, groups: Ints) -> Labels:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Turn scikit-learn's random_state into a Generator."""
+    """Return the Generator of scikit-learn's random_state."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     legacy = check_random_state(random_state)

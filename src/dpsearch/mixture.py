@@ -1,9 +1,9 @@
-"""The fitted mixture: components as rows of statistics, and their predictions for new data.
+"""The fitted mixture: the statistics of its components, and their predictions for new data.
 
 Given a partition of N points into K components, a new point belongs to component k with
-probability proportional to W(n_k + 1)/W(n_k) · H(x | component k), and to none of them in
-proportion to V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).  A cluster is a set of components; its
-probability is the sum of theirs.
+probability proportional to W(n_k + 1)/W(n_k) · H(x | component k), and to a new component with
+probability proportional to V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).  A cluster is a set of
+components; its probability is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK = 1 << 18  # cells of tables that are made and thrown away
 
 
 class Memberships(NamedTuple):
-    """Where rows belong, given all others."""
+    """The clusters of rows, given all other rows."""
 
     labels: Labels
     certainty: Vector  # probability of that cluster
@@ -42,9 +42,9 @@ class Memberships(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Log weights of the places where a point may go, given the others.
+    """Log weights of the components that a point may join, given all other points.
 
-    [K] for components, [K + 1] by the one that the point was taken from, the last one for none.
+    [K] for the components, [K + 1] by the component that the point was taken from, last for none.
     """
 
     steps: Vector  # [K]: of a component that the point was not in
@@ -55,9 +55,9 @@ class _Places(NamedTuple):
 
 
 class Mixture:
-    """Components of a fitted partition and the clusters that they form, ready for prediction.
+    """The components of a fitted partition and the clusters that they form, for predictions.
 
-    `groups` gives the cluster of each component; by default each is a cluster of its own.
+    `groups` gives the cluster of each component; by default each component is a cluster.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class Mixture:
 
     @property
     def cluster_sizes(self) -> Ints:
-        """Number of points in each cluster."""
+        """The number of points in each cluster."""
         return np.asarray(np.bincount(self.groups, self.sizes), dtype=np.int64)
 
     def grouped(self, groups: Ints | None = None) -> Mixture:
-        """Return the same components in other clusters, by default each in one of its own."""
+        """Return the same components in other clusters; by default each is a cluster."""
         return Mixture(self.model, self.pool, self.sizes, self.prior, groups)
 
     @cached_property
     def merged(self) -> Mixture:
-        """The clusters as components: each with the statistics of all its points."""
+        """The mixture whose components are the clusters, with the statistics of their points."""
         if self.n_clusters == self.n_components:
             return self
         blocks = self.model.blocks(self.pool, self.sizes)
@@ -138,8 +138,8 @@ class Mixture:
     def log_memberships(self, items: Items, labels: Labels) -> Matrix:
         """Return log p(component k | row i, all other rows) [N, K], over the components there are.
 
-        Each row is taken out of its component, as a Gibbs sampler does.  One that is alone there
-        stays with the probability of a new component.
+        Each row is first taken out of its component, as in a Gibbs sampler.  A row that is alone in
+        its component stays there with the probability of a new component.
         """
         scores = self._scores_of_items(items, labels)
         self._weigh(scores, labels, self._places())
@@ -157,14 +157,14 @@ class Mixture:
         check: Callable[[], None] = lambda: None,
         places: Matrix | None = None,
     ) -> Memberships:
-        """Return the clusters where rows belong, given all others.
+        """Return the clusters of rows, given all other rows.
 
-        `labels` name the component that contains each row, from which it is first taken out; −1
-        for none, and None if no row is in any.  What is in none belongs to the most probable
-        cluster.  Rows that are in components with their gaps filled come as such too, as
-        `fitted`: the filled ones are taken out, and what was observed is placed.  `check` is
-        called from time to time, and may raise.  `places` [N, K + 1] is filled with the log
-        probabilities, but for a constant, of each component for each row, and of a new one.
+        `labels` are the components that contain the rows, from which they are first taken out; −1
+        for a row in no component, and None if no row is in any.  A row in no component belongs to
+        the most probable cluster.  If the fit filled gaps, `fitted` are the rows with these
+        fillings: they are taken out, and the rows with their observed values are placed.  `check`
+        is called from time to time and may raise.  `places` [N, K + 1] receives the log
+        probabilities, up to a constant, of each component and of a new one for each row.
         """
         table, prior = self._table(X), self._places()
         labels = np.full(table.shape[0], -1) if labels is None else labels
@@ -189,10 +189,10 @@ class Mixture:
         return Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def log_inside(self, X: Any, members: Labels, columns: Any) -> Vector:
-        """Return the log densities of new rows, if there are no new clusters.
+        """Return the log densities of new rows, given that they belong to no new cluster.
 
-        Each is taken out of the component that `members` names, −1 for none, in some `columns`:
-        as if a row of the fit had these values there.
+        In some `columns`, each row is taken out of the component in `members` (−1 for none), as if
+        it were a row of the fit with these values.
         """
         own = np.flatnonzero(members >= 0)
         rest = np.where(columns, X[own], np.nan) if len(own) else X[own]
@@ -207,7 +207,7 @@ class Mixture:
         return self._placed(scores, nowhere, self._places()).log_inside
 
     def _skips(self, *tables: Any) -> bool:
-        """Whether the gaps of these rows, if there are any, can be skipped."""
+        """Whether the gaps of these rows, if any, can be skipped."""
         checked = [self._table(rows) for rows in tables]
         return all(not table.gaps or self.model.family.skips(table) for table in checked)
 
@@ -218,7 +218,7 @@ class Mixture:
         fitted: Any = None,
         check: Callable[[], None] = lambda: None,
     ) -> Matrix:
-        """Return log H of rows in every place [N, K + 1], taken out of their components first."""
+        """Return log H of rows in every component [N, K + 1], taken out of their own first."""
         if table.gaps and not self.model.family.skips(table):
             return self._scores_of_observed(table.matrix, labels, fitted, check)
         mixture = self.gapped if table.gaps else self
@@ -228,7 +228,7 @@ class Mixture:
         return scores
 
     def _scores_of_items(self, items: Items, labels: Labels) -> Matrix:
-        """Return the same for items, but for what is a constant of each."""
+        """Return the same for items, up to a constant of each item."""
         members = np.where((labels >= 0) & (self.sizes[labels] > 1), labels, -1)
         pool = np.append(self.pool, self.model.empty_row())
         return log_predictive(self.model.core, items, pool, members)
@@ -236,7 +236,7 @@ class Mixture:
     def _scores_of_observed(
         self, matrix: Matrix, labels: Labels, fitted: Any, check: Callable[[], None]
     ) -> Matrix:
-        """Return the same for a family that cannot skip gaps, by the densities it gives."""
+        """Return the same for a family that cannot skip gaps, from its predictive densities."""
         gappy = np.isnan(matrix).any(axis=1)
         scores = np.empty((len(matrix), self.n_components + 1))
         if not gappy.all():
@@ -251,7 +251,7 @@ class Mixture:
         return scores
 
     def _weigh(self, scores: Matrix, labels: Labels, places: _Places) -> None:
-        """Add the log weights of places to log H of rows that were in components, −1 for none."""
+        """Add the log weights to log H of rows that were in these components, −1 for none."""
         own = np.flatnonzero(labels >= 0)
         members = scores[own, labels[own]] + places.own[labels[own]]
         scores[:, :-1] += places.steps
@@ -259,7 +259,7 @@ class Mixture:
         scores[:, -1] += places.fresh[labels]
 
     def _placed(self, scores: Matrix, labels: Labels, places: _Places) -> Memberships:
-        """Return memberships from log H of every row in every place, which are changed."""
+        """Return memberships from log H of every row in every component; the array is changed."""
         self._weigh(scores, labels, places)
         inside, rows = scores[:, :-1], np.arange(len(labels))
         alone = np.flatnonzero((labels >= 0) & (self.sizes[labels] == 1))
@@ -310,7 +310,7 @@ class Mixture:
 
     @cached_property
     def gapped(self) -> Mixture:
-        """The same clusters in the form that takes data with missing values."""
+        """The same clusters, in the form that accepts missing values."""
         family = self.model.family
         if family.with_gaps() is family:
             return self
@@ -320,7 +320,7 @@ class Mixture:
 
     @cached_property
     def narrow(self) -> Mixture:
-        """The same components for rows of few columns, where the densities are those of such."""
+        """The same components for rows of few columns, whose densities are on those columns."""
         family, n_features = self.model.family.narrow(self.model.n_features)
         if family is self.model.family:
             return self
@@ -329,15 +329,15 @@ class Mixture:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the clusters are in that form already."""
+        """Whether the clusters are in the form that accepts missing values."""
         return self.gapped is self
 
     def impute(self, matrix: Matrix, *, from_one: bool = False) -> Matrix:
-        """Fill gaps with what the posterior predictive given the rest of the row expects.
+        """Fill gaps with their posterior predictive expectation, given the rest of the row.
 
-        That is the mean over clusters, new ones included, each weighted by its probability given
-        the observed entries; for columns of codes the most probable code.  That mean may lie where
-        there is no cluster: with `from_one` the most probable cluster alone decides.
+        This is the mean over clusters, including new ones, weighted by their probabilities given
+        the observed entries; for columns of codes it is the most probable code.  The mean may lie
+        where there is no cluster: with `from_one`, only the most probable cluster counts.
         """
         scores = np.column_stack(self.log_joint_probabilities(matrix))
         one = np.eye(scores.shape[1])[scores.argmax(axis=1)] if from_one else None
@@ -345,14 +345,14 @@ class Mixture:
         return self._gaps(self._rows_and_new()).fill(matrix, weights)
 
     def _gaps(self, rows: list[Vector]) -> Gaps:
-        """Return the predictions of clusters, as rows of statistics, for rows with gaps."""
+        """Return predictions for rows with gaps by clusters, given as rows of statistics."""
         gaps: Gaps = require(
             self.model.family, "gaps", rows, self.model.n_features, needed_by="a row with gaps"
         )
         return gaps
 
     def draws(self, k: int, needed_by: str = "sample") -> PredictiveDraws:
-        """Return draws from the predictive of component k; K stands for a new one."""
+        """Return draws from the predictive distribution of component k; K is a new component."""
         row = self.row(k) if k < self.n_components else self.model.empty_row()
         draws: PredictiveDraws = require(
             self.model.family, "draws", row, self.model.n_features, needed_by=needed_by
@@ -364,11 +364,11 @@ class Mixture:
         return [*(self.row(k) for k in range(self.n_components)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:
-        """Return the posterior parameters of component k, for people to read."""
+        """Return the posterior parameters of component k, by name."""
         return self.model.family.posterior(self.row(k), self.model.n_features)
 
     def sample(self, n_samples: int, rng: Rng) -> tuple[Matrix, Labels]:
-        """Draw from the posterior predictive, with clusters; one more stands for a new one."""
+        """Draw rows from the posterior predictive, and their clusters; C is a new cluster."""
         weights = np.exp(np.append(self.log_weights, self.log_fresh_weight))
         drawn = np.sort(rng.choice(len(weights), size=n_samples, p=weights / weights.sum()))
         pairs = zip(*np.unique(drawn, return_counts=True), strict=True)
@@ -377,14 +377,14 @@ class Mixture:
 
 
 def _scaled(values: Matrix) -> tuple[Vector, Matrix]:
-    """Return the largest logarithm of each row, 0 for −∞, and the numbers relative to it."""
+    """Return each row's largest logarithm (0 for −∞), and the values relative to it."""
     top = values.max(axis=1)
     top = np.where(np.isfinite(top), top, 0.0)
     return top, np.exp(values - top[:, None])
 
 
 def _log_sum(values: Matrix) -> Vector:
-    """Return the logarithm of the sum of what each row has the logarithms of."""
+    """Return log Σ exp of each row."""
     top, weights = _scaled(values)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(weights.sum(axis=1)) + top)

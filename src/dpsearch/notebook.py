@@ -53,7 +53,9 @@ def _proof(clustering: Any) -> str:
     if clustering.optimal:
         return ", proved best"
     gap = clustering.upper_bound - clustering.log_joint
-    return f", at most {brief(max(gap, 0.0))} below the best" if math.isfinite(gap) else ""
+    return (
+        f", at most {brief(max(gap, 0.0))} below the best partition" if math.isfinite(gap) else ""
+    )
 
 
 def _bar(k: int, size: int, largest: int) -> str:

@@ -1,4 +1,4 @@
-"""Partitions: canonical labels, checks, and the enumeration of all of them."""
+"""Partitions: canonical labels, checks, and enumeration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpsearch.errors import DataError
 
 
 def by_size(labels: Labels) -> Labels:
-    """Renumber clusters from the largest (0) to the smallest, ties by first appearance.
+    """Renumber clusters from the largest (0) to the smallest; ties are by first appearance.
 
     >>> by_size(np.array([7, 3, 3, 9]))
     array([1, 0, 0, 2])

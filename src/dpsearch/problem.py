@@ -31,29 +31,29 @@ from dpsearch.weights import check_weights
 
 @dataclass(frozen=True)
 class Clustering:
-    """A partition with its value and how it was found.
+    """A partition with its log joint, and a record of how it was found.
 
     Attributes
     ----------
     labels
-        Cluster of each row, numbered from the largest cluster (0) to the smallest; of two of one
-        size, the more probable one first.
+        The cluster of each row, numbered from the largest cluster (0) to the smallest; of clusters
+        of the same size, the more probable one comes first.
     log_joint
         log p(labels, data), with every constant.
     upper_bound
         A proved upper bound on the log joint of every partition; infinity if none is known.
     optimal
-        Whether `labels` is proved to be a best partition.
+        Whether `labels` has been proved to be a best partition.
     converged
-        Whether refinement ended because no move improved any more.
+        Whether refinement ended because no move improved the partition.
     n_dequeued, n_enqueued
-        Search states expanded and created.
+        The numbers of search states that were expanded and created.
     seconds
-        Wall time of the solver, without that of compiling.
+        The wall time of the solver, without compilation.
     trace
-        The history, as events.
+        The history of the solver, as events.
     weights
-        How many points each row stands for; None if one each.
+        The number of points that each row stands for; None if each stands for one.
     """
 
     labels: Labels
@@ -73,7 +73,7 @@ class Clustering:
 
     @property
     def sizes(self) -> Ints:
-        """Number of points in each cluster."""
+        """The number of points in each cluster."""
         return np.asarray(np.bincount(self.labels, self.weights), dtype=np.int64)
 
     def __repr__(self) -> str:
@@ -97,11 +97,11 @@ class Problem:
     Parameters
     ----------
     X
-        An array, a pandas or polars frame of numbers, a sparse matrix where the family takes
-        one, or a `CheckedTable`, which is not checked again.
-        It need not be copied, so it must not change while the problem is in use.
+        An array, a pandas or polars frame of numbers, a sparse matrix if the family accepts one,
+        or a `CheckedTable`, which is not checked again.  X may not be copied, so it must not
+        change while the problem is in use.
     family, prior
-        One of `dpsearch.families`, one of `dpsearch.priors`, or your own.
+        One of `dpsearch.families` and one of `dpsearch.priors`, or your own.
     weights
         The number of copies of each row, integers ≥ 1.  Copies stay together.
 
@@ -143,11 +143,11 @@ class Problem:
         background: Rows = NO_ROWS,
         tables: Tables | None = None,
     ) -> Problem:
-        """Return a problem over items of a compiled family: points, or blocks of them.
+        """Return a problem over items of a compiled family: points, or blocks of points.
 
-        With a `background`, the items join clusters that hold other points already, which stay
-        where they are and have the labels 0, 1, ….  By default the prior's `tables` cover the
-        largest possible numbers of points and clusters.
+        With a `background`, items can join clusters that already hold other points; these points
+        stay where they are, and their clusters have the labels 0, 1, ….  By default the prior's
+        `tables` cover the largest possible numbers of points and clusters.
         """
         out = cls.__new__(cls)
         out._set(model, items, log_base, prior, background, tables)
@@ -212,7 +212,7 @@ class Problem:
         return self.items.n_items
 
     def dots(self) -> Dots | None:
-        """Return the block capability if the family has it and items are points."""
+        """Return the family's block capability, if it has one and items are points."""
         return self.model.dots() if self.items.single else None
 
     def require_points(self, what: str) -> None:
@@ -228,11 +228,11 @@ class Problem:
         return self.tables.log_v[: self.tables.most_clusters + 1]
 
     def size_weights(self) -> Vector:
-        """Log W of every size that a cluster can have, 0 … N; `tables` may have fewer."""
+        """Log W of every size that a cluster can have, 0 … N; `tables` may hold fewer."""
         return self.prior.log_w(np.arange(self.n_points + 1))
 
     def rows(self, labels: Labels, threads: Executor | None = None) -> tuple[Vector, Ints]:
-        """Return the flat pool of cluster statistics, and the sizes."""
+        """Return the clusters' statistics as one flat pool, and the clusters' sizes."""
         n_background = len(self.background.sizes)
         n_clusters = max(int(labels.max()) + 1, n_background)
         pool, sizes = self.model.rows(self.items, labels, n_clusters, threads)
@@ -244,16 +244,16 @@ class Problem:
         return pool, sizes
 
     def log_joint(self, labels: Labels) -> float:
-        """Compute the objective from the data."""
+        """Return the log joint of these labels, computed from the data."""
         pool, sizes = self.rows(np.asarray(labels))
         return self._value(sizes, log_marginals(self.model.core, pool, len(sizes)))
 
     def clustering(self, labels: Labels, rows: Rows | None = None, **about: Any) -> Clustering:
-        """Wrap labels (in item order) with their value.
+        """Return labels (in item order) with their log joint, as a `Clustering`.
 
-        Of clusters of one size the more probable comes first, so that numbers do not depend on
-        the order of the rows.  `rows` are the clusters' statistics, for labels that have no gaps;
-        by default they are computed.
+        Of clusters of the same size the more probable one comes first, so that their numbers do
+        not depend on the order of the rows.  `rows` are the clusters' statistics, for labels
+        without unused numbers; by default they are computed.
         """
         weights = None if self.items.single else self.items.sizes
         dense = by_appearance(labels)
@@ -273,7 +273,7 @@ class Problem:
 
 
 def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:
-    """Return the model's data as items of these sizes, and their `log_base` in all."""
+    """Return the model's data as items of these sizes, and their total `log_base`."""
     items, base = model.items()
     if weights is None:
         return items, float(base.sum())
@@ -285,7 +285,7 @@ def as_problem(
     family: Family | None = None,
     prior: Prior | None = None,
 ) -> Problem:
-    """Return what a solver was given: a `Problem`, or data with a family and a prior."""
+    """Return the problem of a solver that was given a `Problem`, or data, family and prior."""
     if isinstance(data, Problem):
         if family is not None or prior is not None:
             raise ParameterError("a Problem already has a family and a prior: leave them out")
@@ -297,7 +297,7 @@ def as_problem(
 
 
 def labels_of(start: Clustering | ArrayLike, problem: Problem) -> Labels:
-    """Return the checked labels of a clustering, or of plain labels, of a problem's items."""
+    """Return the checked labels of a problem's items, from a clustering or from plain labels."""
     return check_labels(start.labels if isinstance(start, Clustering) else start, problem.n_items)
 
 
@@ -309,7 +309,7 @@ def log_joint(
 ) -> float:
     """Return log p(labels, X) with every constant included.
 
-    `data` is a `Problem`, or X, with a family and a prior beside it.
+    `data` is a `Problem`, or X together with a family and a prior.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _STAYS = (
 
 
 class StreamMethods(FittedMethods):
-    """The methods of `DPMixture` for data without end."""
+    """The methods of `DPMixture` for streams."""
 
     level: Any
     min_cluster_size: int
@@ -54,26 +54,26 @@ class StreamMethods(FittedMethods):
         """Set the fitted attributes."""
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Go on with a batch of rows, for data without end; memory stays bounded.
+        """Add a batch of rows to the model, for streams; memory stays bounded.
 
-        The first batch is fitted as by `fit`.  Each later one is added to the clusters, which are
-        merged and split from time to time.  While the first 20,000 rows come, all are fitted again
-        at growing intervals, and so is the choice of the family and its hyperparameters.  Later
-        hyperparameters are learned from a sample of all rows, each time that their number has
-        doubled, unless the family was given.  `log_joint_` is that of all rows seen, exactly, with
-        the present hyperparameters; `labels_` are those of this batch.  After `fit`, goes on from
-        its clusters.
+        The first batch is fitted as by `fit`.  Each later batch is added to the clusters, which are
+        merged and split from time to time.  Until 20,000 rows have come, all rows are fitted again
+        at growing intervals, with a new choice of the family and its hyperparameters.  After that,
+        hyperparameters are learned from a sample of all rows each time that the number of rows has
+        doubled, unless the family was given.  `log_joint_` is exactly that of all rows seen, under
+        the current hyperparameters; `labels_` are those of this batch.  After `fit`, the clusters
+        of the fit are the start.
 
-        When many rows of a batch are far less probable than rows were before, a
-        `DepartureWarning` says so, and `departure_` has its words.
+        If many rows of a batch are far less probable than the rows before, a `DepartureWarning`
+        says so, and `departure_` has its text.
 
-        Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
-        the row's most probable cluster, given what was observed of it, expects there.
+        Gaps that the family cannot skip are filled: in the first batch as by `fit`, later with the
+        expectation of the row's most probable cluster, given the observed values.
 
-        With `time_limit` a batch is always added; what there was no time for, as `cut_short_` says,
-        is tried again with the next one.
+        With `time_limit`, a batch is always added; phases for which there was no time are named in
+        `cut_short_`, and tried again with the next batch.
 
-        A call that ends with an error, or is interrupted, changes nothing: give the batch again.
+        A call that raises an error or is interrupted changes nothing: pass the batch again.
         """
         after = object.__new__(type(self))
         after.__dict__.update(vars(self))

@@ -133,7 +133,7 @@ def agrees(page, model, table):
     np.testing.assert_allclose(found, explanation.certainty, atol=2e-3)
     doubtful = explanation.borderline[:12]
     others = [
-        "a new one" if k == model.n_clusters_ else str(k) for k in explanation.second[doubtful]
+        "a new cluster" if k == model.n_clusters_ else str(k) for k in explanation.second[doubtful]
     ]
     told = page.locator("#borderline tbody td:nth-child(4)").all_inner_texts()
     assert [text.split(",")[0] for text in told] == others

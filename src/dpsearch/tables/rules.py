@@ -471,8 +471,8 @@ def _category(facts: ColumnFacts, kind: Kind, levels: tuple[Level, ...], why: st
     raw, form = facts.raw, ""
     if kind == "category" and len(levels) > MOST_LEVELS:
         why = (
-            f"{len(levels):,} levels{facts.among}; the {MOST_LEVELS - 1} most frequent are kept, the"
-            f" rest become {OTHER!r}"
+            f"{len(levels):,} levels{facts.among}; the {MOST_LEVELS - 1} most frequent are kept,"
+            f" the rest become {OTHER!r}"
         )
         levels, form, facts.changed = _most_frequent(facts, levels), OTHER, True
     elif kind == "category" and raw.source == "text" and facts.among and (facts.counts == 1).any():

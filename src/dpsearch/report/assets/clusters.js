@@ -92,7 +92,7 @@ function apartItem() {
   for (let i = 0; i < n; i++) places.get(clusterOfRow(i))?.push(i);
   const each = small.map((one) => nest("li", {}, `cluster ${one.k}: `,
     ...places.get(one.k).map((i) => make("button", data.names[i], { type: "button", class: "row", "data-row": rows[i] })),
-    ` nearest to `, swatch(one.apart), titleOf(one.apart)));
+    `, nearest to `, swatch(one.apart), titleOf(one.apart)));
   return [nest("li", { class: "apart" },
     nest("div", { class: "line" }, toggle(members, "Show or hide rows apart", swatch(small[0].k), make("b", "rows apart"),
       make("span", "", { class: "size" }), counted(size)), only(members, "rows apart")),

@@ -75,7 +75,7 @@ function setClusters(nClusters) {
   placeRows();
 }
 
-// How certain rows are of their cluster, and which comes next (as many as there are: a new one).
+// How certain rows are of their cluster, and which comes next (the number of clusters: a new one).
 const certainty = new Float32Array(n), second = new Int32Array(n);
 const shares = Object.fromEntries(Object.entries(data.shares).map(([name, values]) => [name, unpack(values)]));
 function placeRows() {
@@ -103,7 +103,7 @@ const clustersIn = (members) => [...new Set(members.map((j) => clusterOf[j]))].s
 
 const given = new Map(); // by branch
 const givenTo = (k) => given.get(clusters[k]?.branch) ?? "";
-const titleOf = (k) => (k === clusters.length ? "a new one" : givenTo(k) || `cluster ${k}`);
+const titleOf = (k) => (k === clusters.length ? "a new cluster" : givenTo(k) || `cluster ${k}`);
 const numberAndName = (k) => [k, givenTo(k)].filter((text) => text !== "").join(" ");
 const clusterText = (k) => (clusters[k].apart < 0 ? numberAndName(k) : `${k}, apart (near ${clusters[k].apart})`);
 function readLink() {

@@ -199,7 +199,7 @@ const tip = $("tip");
 function fillTip(i) {
   tip.replaceChildren(make("b", "Row " + data.names[i]));
   const k = clusterOfRow(i), { apart } = clusters[k];
-  const doubt = certainty[i] < 0.995 ? `, ${percent(certainty[i])}; or else ${titleOf(second[i])}` : "";
+  const doubt = certainty[i] < 0.995 ? `, ${percent(certainty[i])}; next best: ${titleOf(second[i])}` : "";
   tip.append(make("div", `${titleOf(k)}${apart < 0 ? "" : `, a row apart, nearest to ${titleOf(apart)}`}${doubt}`));
   if (nComponents > clusters.length) tip.append(make("div", `component ${component[i]}`));
   const list = tip.appendChild(make("dl"));

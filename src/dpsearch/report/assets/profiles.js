@@ -229,8 +229,8 @@ function rowList(id, chosen, heads, about) {
 }
 function drawRows() {
   const doubtful = [...certainty.keys()].filter((i) => certainty[i] < BORDERLINE).sort((a, b) => certainty[a] - certainty[b]);
-  const other = (k) => (k < clusters.length ? [swatch(k), clusterText(k)] : ["a new one"]);
-  rowList("borderline", doubtful.slice(0, LISTED), ["certainty", "or else"], (i) => [percent(certainty[i]), other(second[i])]);
+  const other = (k) => (k < clusters.length ? [swatch(k), clusterText(k)] : ["a new cluster"]);
+  rowList("borderline", doubtful.slice(0, LISTED), ["certainty", "next best"], (i) => [percent(certainty[i]), other(second[i])]);
   rowList("outliers", data.outliers.map((row) => at.get(row)), ["log density"], (i) => [brief(density[i])]);
   const moved = new Map(data.moved.map(([row, share]) => [at.get(row), share]));
   rowList("moved", [...moved.keys()], ["disagreement"], (i) => [percent(moved.get(i))]);
