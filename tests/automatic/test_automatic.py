@@ -264,7 +264,11 @@ CHOICES = {
     "one column": (NUMBERS[:, :1], "full_gaussian", "numbers in 1 column"),
     "one column, few rows": (NUMBERS[:3, :1], "full_gaussian", "numbers in 1 column"),
     "one column of 0 and 1": (BINARY[:, :1], "full_gaussian", "numbers in 1 column"),
-    "gaps": (np.where(BINARY > 0, np.nan, NUMBERS)[:29], "diagonal_gaussian", "missing"),
+    "gaps": (
+        np.where(BINARY > 0, np.nan, NUMBERS)[:29],
+        "diagonal_gaussian",
+        "gaps that are skipped",
+    ),
     "correlated, with gaps": (
         np.where(BINARY > 0, np.nan, NUMBERS @ SLANT),
         "full_gaussian",
@@ -481,7 +485,7 @@ def test_compare():
         (["gaussian", "projected_gaussian"], "models only projections"),
         (
             ["gaussian", families.Product([(families.Gaussian(), [0]), (families.Poisson(), [1])])],
-            "of column 1 they give densities of numbers and probabilities",
+            "for column 1 they give densities of numbers and probabilities",
         ),
     ],
 )

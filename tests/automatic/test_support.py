@@ -49,7 +49,7 @@ def test_they_are_gaps_and_a_warning_names_them(make, cells):
         np.testing.assert_allclose(found, getattr(model, method)(gaps))
         row, column, value = cells[0]
         texts = [str(one.message) for one in said]
-        assert any(f"'column {column}'" in text and f"as {value:g} in row {row}" in text
+        assert any(f"'column {column}'" in text and f"{value:g} in row {row}:" in text
                    for text in texts)  # fmt: skip
         assert sum(one.message.count for one in said) == len(cells)
 
@@ -60,7 +60,7 @@ def test_the_row_is_counted_from_the_first_of_all_blocks(monkeypatch):
     monkeypatch.setattr("dpsearch.fitted_methods._BLOCK", 30)
     bad = X[:40].copy()
     bad[33, 1] = -5.0
-    with pytest.warns(OutsideSupportWarning, match="as -5 in row 33"):
+    with pytest.warns(OutsideSupportWarning, match="cannot hold, -5 in row 33"):
         model.predict(bad)
 
 

@@ -61,7 +61,10 @@ def test_a_checkpoint_of_another_run_is_refused(rows, run, tmp_path):
     before = (tmp_path / "c").read_bytes()
     np.save(tmp_path / "y.npy", rows + 1e-9)
     for other, expected in (
-        (("x.npy", "--family", "gaussian"), "another family: 'diagonal_gaussian', this run 'gau"),
+        (
+            ("x.npy", "--family", "gaussian"),
+            "another family, 'diagonal_gaussian', than this run, 'gau",
+        ),
         (("x.npy", *FAMILY, "--keep-codes"), "another missing_codes: 'auto', this run None"),
         (("y.npy", *FAMILY), "c: the checkpoint belongs to other data"),
         (("x.npy", *FAMILY, "--certify", "1s"), "--certify does not combine with --checkpoint"),

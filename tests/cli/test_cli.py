@@ -417,7 +417,7 @@ def test_files_without_names_for_a_model_with_names(run, tmp_path):
         code, out, err = run("predict", "x.clusters", "z.csv", *options)
         assert (code, pl.read_csv(io.StringIO(out))["cluster"].to_list()) == (0, want)
         assert (
-            "note: no column 'length', which the model was fitted with: all values are treated"
+            "note: no column 'length', which the model was fitted with: all such values are treated"
             in err
         )
     complains(run("certify", "x.clusters", "z.csv"), "no column 'length', which the model needs")
@@ -893,7 +893,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
         (["--drop", "a,b"], ["no column is left"]),
         (["--index", "a,b"], ["--index must name one column"]),
         (["--columns", "a,b", "--index", "a"], ["column 'a' cannot both name the rows and be"]),
-        (["--columns", "a", "--text", "b"], ["--columns and --text"]),
+        (["--columns", "a", "--text", "b"], ["--columns does not apply to --text"]),
         (["--category", "a", "--drop", "a"], ["--category: column 'a' is not among the columns"]),
         (["--words", "9"], ["--words only applies to texts"]),
         (["--separator", "ab"], ["--separator must be one character"]),

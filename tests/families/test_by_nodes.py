@@ -108,8 +108,8 @@ def test_densities_in_parameters_and_in_rows_are_the_same():
         (families.Gamma, -1.0, "numbers above 0, but X at row 1, column 0 is -1"),
         (families.LogNormal, 0.0, "numbers above 0, but X at row 1, column 0 is 0"),
         (families.Beta, 1.0, "above 0 and below 1, but X at row 1, column 0 is 1"),
-        (families.RoundedGaussian, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
-        (families.Ordinal, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
+        (families.RoundedGaussian, 0.5, "integers, but X at row 1, column 0 is 0.5"),
+        (families.Ordinal, 0.5, "integers, but X at row 1, column 0 is 0.5"),
         (families.NegativeBinomial, -2.0, "X at row 1, column 0 is -2, which is negative"),
     ],
 )
@@ -181,7 +181,7 @@ def test_nodes_that_miss_the_data():
     [
         ([], None, "nodes must not be empty"),
         ([math.nan], None, "nodes must be a list of numbers"),
-        ([0.0, 1.0], [0.0], "has 1 numbers for 2 nodes"),
+        ([0.0, 1.0], [0.0], "has 1 values for 2 nodes"),
         ([[[0.0], [1.0]], [[0.0], [1.0]]], None, "nodes are for 2 columns"),
     ],
 )
@@ -191,7 +191,7 @@ def test_bad_nodes(nodes, log_weights, message):
 
 
 def test_log_weights_and_a_support_are_checked_at_once():
-    with pytest.raises(ParameterError, match="log_weights has 1 numbers for 2 nodes"):
+    with pytest.raises(ParameterError, match="log_weights has 1 values for 2 nodes"):
         families.Quadrature(laplace, [0.0, 1.0], [0.0])
     for support in ((5, -5), (0.0,), 3, (0.0, math.nan), (0, math.inf)):
         with pytest.raises(ParameterError, match="support must be two numbers"):

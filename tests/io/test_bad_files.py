@@ -26,10 +26,10 @@ BAD_CSV = {
     "empty": ("", ["the file is empty"]),
     "blank": ("\n\n\n", ["the file is empty"]),
     "header only": ("a,b\n", ["column names but no rows"]),
-    "ragged": ("a,b\n1,2\n\n3\n", ["line 4", "1 cells, expected 2"]),
-    "long row": ("1,2\n3,4,5\n", ["line 2", "3 cells, expected 2"]),
-    "wider than its header": ("a,b\n1,2,3\n", ["line 2", "3 cells, expected 2"]),
-    "ragged and quoted": ('a,b\n"1\n",2\n3\n', ["line 4", "1 cells, expected 2"]),
+    "ragged": ("a,b\n1,2\n\n3\n", ["line 4", "1 cells, but the first line has 2"]),
+    "long row": ("1,2\n3,4,5\n", ["line 2", "3 cells, but the first line has 2"]),
+    "wider than its header": ("a,b\n1,2,3\n", ["line 2", "3 cells, but the first line has 2"]),
+    "ragged and quoted": ('a,b\n"1\n",2\n3\n', ["line 4", "1 cells, but the first line has 2"]),
     "an open quotation mark": ('a,b\n1,"2\n3,4\n', ["quotation mark is opened and never closed"]),
     "NUL": ("a,b\n1,2\n3,4\0\n", ["not text", "NUL byte on line 3"]),
     "NUL in a quoted cell": ('a,b\n1,2\n3,"\0"\n', ["not text", "NUL byte on line 3"]),
@@ -59,8 +59,8 @@ ODD_CSV = {
     "huge": ("1,2\n1e200,4\n5,4\n", "1 to 5; 1 not finite"),
     "long cell": ("1,2\n3," + "4" * 200_000 + "\n", "column 1  category"),
     "duplicate names": ("a,b,a\n1,2,3\n4,5,7\n", "a (2)   count"),
-    "decimal commas": ("a;b\n1,5;2\n2,5;3\n", "1.5 to 2.5; read as numbers, as in '1,5'"),
-    "thousands": ('a,b\n1,"2,000"\n2,"3,000"\n', "2000 to 3000; read as numbers, as in '2,000'"),
+    "decimal commas": ("a;b\n1,5;2\n2,5;3\n", "1.5 to 2.5; read as numbers, such as '1,5'"),
+    "thousands": ('a,b\n1,"2,000"\n2,"3,000"\n', "2000 to 3000; read as numbers, such as '2,000'"),
 }
 
 

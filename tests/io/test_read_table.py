@@ -332,7 +332,7 @@ def test_errors_name_the_same_line_for_any_block_size(block, tmp_path):
     found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
     assert found.X["b"].to_list() == [*map(str, range(100)), "oops", "9", "1"]
     (tmp_path / "x.csv").write_text("\n".join(lines).replace("7,oops", '"7\n",3\n\n4'))
-    with pytest.raises(DataError, match=r"line 105: 1 cells, expected 2"):
+    with pytest.raises(DataError, match=r"line 105: 1 cells, but the first line has 2"):
         read_delimited(tmp_path / "x.csv", Reading(), block=block)
 
 

@@ -127,7 +127,7 @@ def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path)
     write_report(path, model, X, consensus=view, max_points=10)
     page = Reader(path.read_text())
     assert "1 reached the best log joint. Those within 3 nats" in page.text
-    assert "have 3 components; 2 % of the rows" in page.text
+    assert "have 3 components. The searches place 2 % of the rows" in page.text
     moved = page.data["moved"]
     rows = [row for row, _ in moved]
     assert rows == [4, 50]  # which has left the larger cluster

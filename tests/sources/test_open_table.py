@@ -286,7 +286,7 @@ def test_a_file_that_is_not_like_the_others_is_named(change, message, tmp_path):
 def test_wrong_lines_and_cells_of_csv_files_are_named(tmp_path):
     text = FRAME.write_csv()
     (tmp_path / "t.csv").write_text(text + "1,2\n")
-    with pytest.raises(DataError, match=r"t.csv, line 902: 2 cells, expected 3"):
+    with pytest.raises(DataError, match=r"t.csv, line 902: 2 cells, but the first line has 3"):
         fitted(tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text(text + "1,many,2\n")
     with open_table(tmp_path / "t.csv", TableOptions(2)) as found:

@@ -117,7 +117,7 @@ def test_parts_of_dates_that_columns_have_already():
     frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
     found = triaged(frame)
     assert found.schema.names == ["month", "when (weekday)", "year"]
-    said = "year, month, weekday; its year is that of 'year'; its month is that of 'month'"
+    said = "year, month, weekday; its year repeats 'year'; its month repeats 'month'"
     assert found.triage["when"].reason == said
     assert found.triage["again"].role == "copy"
 
@@ -387,7 +387,9 @@ def test_cells_that_cannot_be_read_are_counted():
     with pytest.warns(UnseenValuesWarning) as said:
         model.predict(new)
     assert [(one.message.column, one.message.count) for one in said] == [("x", 1), ("when", 2)]
-    assert "2 values that cannot be read, as 'soon'" in str(said[1].message)
+    assert "2 values that cannot be read, such as 'soon': they are treated as missing" in str(
+        said[1].message
+    )
 
 
 def test_few_numbers_with_decimals_are_classes():
@@ -492,7 +494,7 @@ def test_few_numbers_in_texts_are_classes_too():
     frame = pd.DataFrame({"x": np.arange(180) ** 1.5, "price": prices})
     found = triage(frame)["price"]
     assert (found.role, found.treatment) == ("category", "read")
-    assert found.reason == "3 numbers; read as numbers, as in '$0.50'"
+    assert found.reason == "3 numbers; read as numbers, such as '$0.50'"
     assert levels_of(prices, ["$6.00", "2.5", "€6", "$7"]) == [6.0, 2.5, None, None]
     assert levels_of(["0,5", "2,5", "6"] * 60, ["0,50", "6"]) == [0.5, 6.0]
     assert levels_of(["1", "2"] * 60, [2, "1"]) == [2, 1]

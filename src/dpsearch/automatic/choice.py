@@ -444,7 +444,7 @@ def _suggest_mixed(
         parts.append((family, columns))
     counted = ", ".join(_in_words(kind, columns, schema) for kind, columns in groups.items())
     if len(parts) == 1:
-        return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]} only"
+        return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]}"
     return Product(parts), f"columns of several kinds: {counted}"
 
 

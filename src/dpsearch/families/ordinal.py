@@ -63,7 +63,7 @@ class Ordinal(Located):
         )
 
     def check(self, X: Any) -> None:
-        self.check_support(X, np.floor(X) != X, "whole numbers")
+        self.check_support(X, np.floor(X) != X, "integers")
         low, high = self._ends(X.shape[1])
         self.check_support(X, (low > X) | (high < X), "levels between those of the fit")
 

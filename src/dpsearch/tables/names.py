@@ -70,7 +70,9 @@ def taken_as_missing(wanted: Sequence[str], names: Sequence[str]) -> bool:
         return False
     text = ", ".join(map(repr, absent))
     known = f"no column{'s' * (len(absent) > 1)} {text}, which the model was fitted with"
-    warnings.warn(AbsentColumnsWarning(f"{known}: all values are treated as missing"), stacklevel=3)
+    warnings.warn(
+        AbsentColumnsWarning(f"{known}: all such values are treated as missing"), stacklevel=3
+    )
     return True
 
 
