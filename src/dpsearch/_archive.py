@@ -181,6 +181,6 @@ def _difference(name: str, found: Any, expected: Any) -> str:
     if name == "columns":
         return "the checkpoint belongs to other columns, or to columns that were read differently"
     return (
-        f"the checkpoint has another {name}, {found!r}, than this run, {expected!r}; a run can be"
+        f"the checkpoint has another {name} ({found!r}) than this run ({expected!r}); a run can be"
         " continued only with the settings that it began with"
     )

@@ -75,7 +75,7 @@ def test_invalid_pairs_and_numbers_are_refused_before_any_work(certified, monkey
     asked = {
         ("--pairs", "0-0"): "--pairs must name two different rows from 0 to 59, got 0-0",
         ("--pairs", "1-60"): "--pairs must name two different rows from 0 to 59, got 1-60",
-        ("--numbers", "61"): "--numbers must be from 1 to 60, the number of rows, got 61",
+        ("--numbers", "61"): "--numbers must lie between 1 and 60, the number of rows, got 61",
         ("--exact",): "--exact needs at most 16 rows",
     }
     for options, message in asked.items():

@@ -63,9 +63,9 @@ def test_a_checkpoint_of_another_run_is_refused(rows, run, tmp_path):
     for other, expected in (
         (
             ("x.npy", "--family", "gaussian"),
-            "another family, 'diagonal_gaussian', than this run, 'gau",
+            "another family ('diagonal_gaussian') than this run ('gau",
         ),
-        (("x.npy", *FAMILY, "--keep-codes"), "another missing_codes: 'auto', this run None"),
+        (("x.npy", *FAMILY, "--keep-codes"), "another missing_codes ('auto') than this run (None)"),
         (("y.npy", *FAMILY), "c: the checkpoint belongs to other data"),
         (("x.npy", *FAMILY, "--certify", "1s"), "--certify does not combine with --checkpoint"),
         (("x.npy", *FAMILY, "--restarts", 1), "--restarts does not combine with --checkpoint"),

@@ -77,7 +77,9 @@ class Fitting:
     ] = None
     time: Annotated[
         float | None,
-        opt.time_span("Time limit for the whole run; it says which phases were cut short."),
+        opt.time_span(
+            "Time limit for the whole run; the last line names the phases that were cut short."
+        ),
     ] = None
     beam_size: Annotated[int, opt.option("Number of hypotheses that search keeps.", min=1)] = 1
     restarts: Annotated[

@@ -96,7 +96,7 @@ function apartItem() {
   return [nest("li", { class: "apart" },
     nest("div", { class: "line" }, toggle(members, "Show or hide rows apart", swatch(small[0].k), make("b", "rows apart"),
       make("span", "", { class: "size" }), counted(size)), only(members, "rows apart")),
-    make("p", `${count(small.length, "cluster")} of at most four rows, each with its nearest.`, { class: "words" }),
+    make("p", `${count(small.length, "cluster")} of at most four rows, with the nearest cluster of each.`, { class: "words" }),
     nest("details", {}, make("summary", "Which rows"), nest("ul", { class: "each" }, ...each)))];
 }
 

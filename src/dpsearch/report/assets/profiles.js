@@ -207,7 +207,7 @@ function drawProfiles() {
   const ranges = scales(), shown = described().slice(0, CARDS);
   $("cards").replaceChildren(...shown.map((one) => card(one, ranges)));
   const left = described().length - shown.length;
-  $("cards-note").textContent = left ? `The ${CARDS} largest of ${described().length} clusters are described; the table has rows of all.` : "";
+  $("cards-note").textContent = left ? `The ${CARDS} largest of ${described().length} clusters are described; the table has the rows of all clusters.` : "";
 }
 
 // Rows to look at, with what is said about them and their values in the telling columns.

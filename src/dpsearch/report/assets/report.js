@@ -39,7 +39,7 @@ function sayLevel() {
   if (k > 1 && Number.isFinite(found)) {
     said.push(`Fits to halves of the rows find these clusters again with an agreement (adjusted Rand index) of ${found.toFixed(2)}.`);
   }
-  if (!isFitted()) said.push(`The summary is that of the ${count(nFitted, "cluster")} of the fit.`);
+  if (!isFitted()) said.push(`The summary describes the ${count(nFitted, "cluster")} of the fit.`);
   $("level-note").textContent = said.join(" ");
 }
 function drawLevel() {
