@@ -162,7 +162,7 @@ def _certified(
     stage.begin("comparing with the model")
     problem, value = _same_problem(estimator, table, model, data)
     asked.check(problem)
-    stage.begin("certify")
+    stage.begin("certifying")
     found = certify(
         problem, estimator.component_labels_, line=not asked.pairs, callback=stage.callback,
         **options,

@@ -67,7 +67,7 @@ def cut(
             found.write(new, form, verbatim)
             found.write_record(new, record)
             if wanted:
-                stage.begin("report")
+                stage.begin("writing the report")
                 shape = record.get("image_shape")
                 found.write_page(
                     new / "report.html", image_shape=None if shape is None else tuple(shape)
