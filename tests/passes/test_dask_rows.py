@@ -330,7 +330,7 @@ def test_rows_that_workers_alone_had_are_not_asked_for_forever(client):
         if point.step == "place":
             client.restart()
 
-    with pytest.raises(WorkersError, match="forgotten what it was asked"):
+    with pytest.raises(WorkersError, match="lost its tasks"):
         DPMixture(GAUSSIAN, 1.0, random_state=0).fit(rows, callback=told)
 
 

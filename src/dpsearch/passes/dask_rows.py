@@ -398,9 +398,9 @@ def _clear_errors() -> Iterator[None]:
         if not isinstance(error, KilledWorker):
             raise error from None
         raise WorkersError(
-            f"workers died again and again over the same shard ({error.task}), most likely for"
-            " lack of memory: make shards smaller (rechunk, repartition), give workers more memory"
-            " or fewer threads; their logs say more"
+            f"workers died again and again over the same shard ({error.task}), most likely"
+            " because of too little memory: make shards smaller (rechunk, repartition), or give"
+            " workers more memory or fewer threads; their logs say more"
         ) from error
     except _gone() as error:
         raise WorkersError(
