@@ -329,7 +329,7 @@ def test_labels_take_little_room(tmp_path):
 HUGE = 10**400  # an integer that is no double
 
 ABOUTS = [
-    ({"version": 2}, "format 2.*reads 1"),
+    ({"version": 2}, "format 2, but this dpsearch reads format 1"),
     ({"version": None}, "format None"),
     ({"version": "1"}, "format '1'"),
     ({"format": "other"}, "not a dpsearch model"),
