@@ -54,7 +54,7 @@ class Check(NamedTuple):
             return "rows are as certain of their component as the mixture expects"
         certainty = f"{self.certainty:.4f}".rstrip("0").rstrip(".")
         return (
-            "rows lie between components more often than the mixture expects ({share(self.rows)}"
+            f"rows lie between components more often than the mixture expects ({share(self.rows)}"
             f" have a certainty of at most {certainty}, where {share(self.draws)} are expected)"
         )
 
