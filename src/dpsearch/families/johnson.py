@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -174,10 +175,17 @@ def _fitted_curves(X: Any, labels: Ints) -> tuple[Any, Any]:
 
 def _fitted_curve(x: Vector, labels: Ints) -> tuple[float, float]:
     """Return the centre and bend of a column; 0 and 0 if a curve gains too little."""
+    every = -(-len(x) // _SAMPLED) or 1
+    x, labels = x[::every].astype(np.float64), np.unique(labels[::every], return_inverse=True)[1]
+    return _curve_of_sample(x.tobytes(), labels.tobytes(), every)
+
+
+@lru_cache(maxsize=128)  # a fit asks again for columns within partitions that it has seen
+def _curve_of_sample(values: bytes, clusters: bytes, every: int) -> tuple[float, float]:
+    """Return the same for every so many of the values, given as bytes as their clusters are."""
     from scipy.optimize import minimize
 
-    every = -(-len(x) // _SAMPLED) or 1
-    x, labels = x[::every], np.unique(labels[::every], return_inverse=True)[1]
+    x, labels = np.frombuffer(values), np.frombuffer(clusters, np.intp)
     if len(x) < 20 or np.unique(x, return_counts=True)[1].max() > max(_MOST_SAME * len(x), 2.0):
         return 0.0, 0.0
     low, first, middle, third, high = np.quantile(x, [0.0, 0.25, 0.5, 0.75, 1.0])
