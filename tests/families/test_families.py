@@ -16,6 +16,7 @@ import naive
 from dpsearch import families, log_joint, priors
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import _columns
 
 # Seeds have no order worth shrinking along, and a run must not depend on the last one.
 laws = settings(
@@ -414,3 +415,10 @@ def test_many_moves_do_not_wear_a_row_out():
                 members.add(i)
                 kit.add(row, i)
         close(row, kit.row(sorted(members)), 1e-9)
+
+
+@pytest.mark.parametrize("width", [2, 3, 50])
+def test_variances_of_many_rows_are_added_up_in_blocks_to_the_same_bits(width, monkeypatch):
+    monkeypatch.setattr(_columns, "_BLOCK", 170)
+    X = np.random.default_rng(width).normal(1e6, 3.0, (500, width))
+    np.testing.assert_array_equal(_columns.mean_and_variance(X)[1], X.var(axis=0))

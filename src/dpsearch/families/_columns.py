@@ -15,6 +15,7 @@ from dpsearch.errors import DataError
 _SMALLEST = 1e-145  # the smallest number that can be squared in double precision
 EXACT = 1e-6  # a smaller unexplained share of a column's variance is rounding
 _NOTHING = 1e-10  # the share of the variance that is rounding
+_BLOCK = 1 << 18  # numbers
 _ROUNDING = 1e-13  # the largest relative difference of values that are the same
 
 
@@ -38,7 +39,7 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
             " square in double precision: rescale the column",
             column=column,
         )
-    variance = np.ma.filled(X.var(axis=0), 0.0)
+    variance = np.ma.filled(_variances(X), 0.0)
     constant = np.where(np.abs(mean) > _SMALLEST, mean, 1.0) ** 2
     return mean, np.where(_is_wide(mean, spread) & (variance > 0.0), variance, constant)
 
@@ -69,6 +70,19 @@ def independent(correlations: Matrix, columns: Ints, least: float) -> Ints:
         follow = np.flatnonzero(unexplained < EXACT)
         columns = np.delete(columns, follow[-1] if len(follow) else unexplained.argmin())
     return columns
+
+
+def _variances(X: Any) -> Any:
+    """Return X.var(axis=0), to the same bits; of many rows in blocks, not of a copy of X."""
+    if np.ma.isMaskedArray(X) or X.size <= _BLOCK or X.shape[1] == 1 or not X.flags.c_contiguous:
+        return X.var(axis=0)
+    mean, total, height = X.mean(axis=0), 0.0, max(1, _BLOCK // X.shape[1])
+    for begin in range(0, len(X), height):
+        squares = X[begin : begin + height] - mean
+        squares *= squares
+        squares[0] += total  # rows are added one after the other
+        total = squares.sum(axis=0)
+    return total / len(X)
 
 
 def _observed(X: Any) -> tuple[Any, Vector, Vector]:
