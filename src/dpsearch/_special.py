@@ -14,13 +14,14 @@ from scipy.special import gammaln
 from dpsearch._jit import inner
 from dpsearch._types import Vector
 
+LOG_2 = math.log(2.0)
 LOG_2PI = math.log(2.0 * math.pi)
 # The coefficients of R in `vector_log`, and log 2 in two parts, from fdlibm.
 _R1, _R2, _R3 = 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01
 _R4, _R5, _R6 = 2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01
 _R7 = 1.479819860511658591e-01
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_PER_LOG_2 = 1.0 / math.log(2.0)
+_PER_LOG_2 = 1.0 / LOG_2
 # 1/k!, for `vector_exp`.
 _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12, _E13 = (
     1.0 / math.factorial(k) for k in range(2, 14)
@@ -50,6 +51,30 @@ def _double(typing_context: Any, bits: Any) -> Any:
         return builder.bitcast(values[0], ir.DoubleType())
 
     return types.float64(types.int64), codegen
+
+
+bits_of: Any = _bits  # for callers whose types are checked
+
+
+@inner
+def exponent(x: float) -> Any:
+    """Return the power of two in a normal number above 0.
+
+    >>> exponent(0.75)
+    -1
+    """
+    return np.int32((bits_of(x) >> 52) - 0x3FF)
+
+
+@inner
+def with_exponent(x: float, power: Any) -> float:
+    """Return a normal number above 0 with another power of two.
+
+    >>> with_exponent(0.75, 3)
+    12.0
+    """
+    bits = bits_of(x) & 0x000FFFFFFFFFFFFF
+    return _double(bits | ((np.int64(power) + 0x3FF) << 52))  # type: ignore[call-arg, no-any-return]
 
 
 @inner

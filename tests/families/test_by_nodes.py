@@ -7,12 +7,14 @@ import re
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from scipy.special import logsumexp
 
 from dpsearch import DPMixture, families, load, priors, search
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import medians, with_holes
 from dpsearch.families.by_nodes import MOST
+from dpsearch.items import log_predictive
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.problem import Problem
 
@@ -73,6 +75,41 @@ def test_rows_are_the_same_however_their_points_came(cls):
         for value in (kit.scores, kit.log_marginal):
             np.testing.assert_allclose(value(row), value(again), rtol=1e-11, err_msg=message)
     np.testing.assert_array_equal(row, kit.row())  # nothing is left
+
+
+@pytest.mark.parametrize("cls", BY_NODES)
+def test_rows_have_the_sums_of_their_points_through_many_changes(cls):
+    """Weights that are clipped, lifted and seen again, against sums of log densities."""
+    X = cls.examples()[0].X
+    kit, rng = Compiled(cls.suggest(X), X), np.random.default_rng(1)
+    logs, _ = kit.family.relative(X)
+    log_weights = kit.family._log_weights(X.shape[1])
+    row, counts = kit.row(), np.zeros(len(X))
+
+    def log_h(counts):
+        return logsumexp(np.tensordot(counts, logs, 1) + log_weights, axis=1).sum()
+
+    for step in range(600):
+        # Two points at a time: the other nodes' weights become small, and large again.
+        i = rng.integers(len(X)) if step % 100 < 20 else step // 100 + rng.integers(2)
+        weight = 3 if rng.random() < 0.01 else 1
+        if counts[i] >= weight and rng.random() < (0.3 if step % 200 < 100 else 0.7):
+            weight = -weight
+        kit.add(row, i, weight)
+        counts[i] += weight
+        if step % 10 == 0:
+            before, more = log_h(counts), counts + np.eye(len(X))
+            wanted = [log_h(one) - before for one in more]
+            assert kit.log_marginal(row) == pytest.approx(before, rel=1e-9, abs=1e-9)
+            np.testing.assert_allclose(kit.scores(row), wanted, rtol=1e-9, atol=1e-9)
+            there = np.flatnonzero(counts)
+            own = log_predictive(kit.core, kit.items.take(there), row, np.zeros(len(there), int))
+            wanted = [before - log_h(counts - np.eye(len(X))[i]) for i in there]
+            np.testing.assert_allclose(own[:, 0], wanted, rtol=1e-9, atol=1e-9)
+            merged = kit.row([0, 1])
+            kit.merge(merged, row)
+            more = counts + (np.arange(len(X)) < 2)
+            assert kit.log_marginal(merged) == pytest.approx(log_h(more), rel=1e-9, abs=1e-9)
 
 
 class WithoutTables(families.NegativeBinomial):

@@ -11,14 +11,23 @@ which hold those of whole numbers that are common, or further on in the row itse
 of the maxima are `log_base`.  A density that is e^300 times smaller than the largest counts as
 that.  A missing value has e_g = 1 at all nodes, which skips it exactly.
 
-A point that comes is multiplied into the weights of the nodes from `first` to `last` alone, which
-had all weights above 1e-40 of their sum when all were last computed from T.  Beside the sum the
-others grow at most as it shrinks: by 1e8 until all are computed again, when what is `left` of the
-sum is less than 1e-8.  If an inner product over these nodes is less than 1e-18, it is known to be
-no more than about that, which shows most clusters not to be the best place; for the others all
-nodes are summed.
+A point that comes or goes changes the weights alone: w is multiplied or divided by e.  T is the sum
+over the points that it has taken up; with z = log π + T − `top` the sum over all is
 
-A column's part of a row: T, w, and the numbers of `_COLUMN`.
+    T + log w − max(z, −150)
+
+and T itself when all is settled, w = exp max(z, −150).  Weights that were clipped at exp −150 are
+nothing beside the others.  Before they would be seen, as the sum of weights shrinks or a point goes
+that alone made them so small, all is settled again: one logarithm for many points.  Meanwhile T
+takes up powers of two from the least weights, so that none underflows.
+
+Scores are sums over the nodes from `first` to `last`, which had all weights above 1e-40 of their
+sum when that was last looked at.  Beside the sum the others grow at most as it shrinks: by 1e8
+until it is looked at again, when what is `left` of it is less than 1e-8.  If an inner product over
+these nodes is less than 1e-18, it is known to be no more than about that, which shows most clusters
+not to be the best place; for the others all nodes are summed.
+
+A column's part of a row: T, w, and the numbers of `_COLUMN`.  It begins at a line of memory.
 """
 
 from __future__ import annotations
@@ -29,14 +38,21 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._jit import inline, inner, pointer, view
-from dpsearch._special import vector_exp, vector_log
+from dpsearch._lines import LINE, product_of_lines
+from dpsearch._special import LOG_2, bits_of, exponent, vector_exp, vector_log, with_exponent
+from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import table
 
 LEAST = -300.0  # of log e
+HEAD = LINE  # numbers of a row before its columns, of which the first is used
 _NEGLIGIBLE = 1e-40
 _LEFT = 1e-8
+_CLIP = -150.0  # of log weights
+_FAINT = math.exp(-50.0)  # sum of weights, beside which what is clipped is still nothing
+_ONE, _LOW = (int(np.float64(x).view(np.int64)) for x in (1.0, math.exp(-405.0)))  # bits
+_RARE, _LIFTED = -360, -220  # powers of two: weights below the first are lifted to the second
 _ENOUGH = 1e-18  # of an inner product of what is not negligible
 _LEADING = 2  # columns that say which cluster is scored first
 _MARGIN = 1e-9  # nats: scores nearer to each other are compared in full
@@ -48,7 +64,6 @@ class _Params(NamedTuple):
     n_features: layout.Number
     log_weights: layout.Numbers  # log π, column by column
     densities: layout.Numbers  # e of missing values, and of those that are common in each column
-    logs: layout.Numbers  # log e of these
 
 
 class _Column(NamedTuple):
@@ -59,20 +74,32 @@ class _Column(NamedTuple):
     first: int
     last: int
     left: int
+    pending: int  # 1 if weights have points that T does not have, else 0
 
 
 PARAMS = layout.params(_Params)
-_COLUMN = _Column(*range(5))
+_COLUMN = _Column(*range(6))
 
 
 def columns_width(n_nodes: int) -> int:
     """Return how many numbers a row has of each column."""
-    return 2 * n_nodes + len(_COLUMN)
+    return 2 * n_nodes + LINE
+
+
+def sums_of_row(row: Vector, log_weights: Matrix) -> Matrix:
+    """Return T [columns, nodes] of a row, where log π is as given."""
+    n_features, size = log_weights.shape
+    parts = row[HEAD:].reshape(n_features, -1)
+    sums, weights = parts[:, :size], parts[:, size : 2 * size]
+    top, pending = parts[:, 2 * size :].T[[_COLUMN.top, _COLUMN.pending], :, None]
+    with np.errstate(divide="ignore"):  # a row that `merge` has not completed has no weights
+        lacking = np.log(weights) - np.maximum(sums + log_weights - top, _CLIP)
+    return np.where(pending == 1.0, sums + lacking, sums)
 
 
 @inner
 def _begin(params, d):  # type: ignore[no-untyped-def]
-    return 1 + d * (2 * int(params[PARAMS.n_nodes]) + 5)
+    return HEAD + d * (2 * int(params[PARAMS.n_nodes]) + LINE)
 
 
 @inline
@@ -87,20 +114,6 @@ def _densities(params, values, d):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _add_logs(params, values, d, weight, out):  # type: ignore[no-untyped-def]
-    """Add log e of a data row's value in column d to sums, times a weight."""
-    size, place = out.shape[0], int(values[d])
-    if place >= 0:
-        logs = view(table(params, PARAMS.logs), place * size, size)
-        for g in range(size):
-            out[g] += weight * logs[g]
-    else:
-        densities = view(values, -place, size)
-        for g in range(size):
-            out[g] += weight * vector_log(densities[g])
-
-
-@inner
 def _top(logs, prior):  # type: ignore[no-untyped-def]
     """Return a whole number that the largest log π + T, which is 0 at most, is hardly below."""
     top = np.int32(-2_000_000_000)
@@ -110,77 +123,172 @@ def _top(logs, prior):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _refresh(params, row, d):  # type: ignore[no-untyped-def]
-    """Derive from the sums of column d everything else."""
+def _lacking(weight, total, log_prior, top):  # type: ignore[no-untyped-def]
+    """Return what T, the total, lacks of a node."""
+    return vector_log(weight) - max(total + log_prior - top, _CLIP)
+
+
+@inner
+def _look(params, row, d):  # type: ignore[no-untyped-def]
+    """See which weights of column d matter."""
     size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
-    logs, weights = view(row, begin, size), view(row, begin + size, size)
-    prior = view(table(params, PARAMS.log_weights), d * size, size)
-    numbers, top, total = begin + 2 * size, _top(logs, prior), 0.0
-    for g in range(size):
-        weights[g] = vector_exp(logs[g] + prior[g] - top)
-        total += weights[g]
-    least, first, last = _NEGLIGIBLE * total, size, 0
+    numbers, weights = begin + 2 * size, view(row, begin + size, size)
+    least, first, last = _NEGLIGIBLE / row[numbers + _COLUMN.inverse], size, 0
     for g in range(size):
         first = min(first, g if weights[g] > least else size)
         last = max(last, g if weights[g] > least else 0)
-    row[numbers + _COLUMN.top] = top
-    row[numbers + _COLUMN.inverse] = 1.0 / total
-    row[numbers + _COLUMN.first] = first // 8 * 8
-    row[numbers + _COLUMN.last] = last // 8 * 8 + 8
+    row[numbers + _COLUMN.first] = first // LINE * LINE
+    row[numbers + _COLUMN.last] = last // LINE * LINE + LINE
     row[numbers + _COLUMN.left] = 1.0
 
 
 @inner
-def _multiply(params, row, d, values):  # type: ignore[no-untyped-def]
-    """Multiply a point into the weights that matter of column d."""
+def _settle(params, row, d):  # type: ignore[no-untyped-def]
+    """Derive from the sums of column d, which are 0 in an empty cluster, everything else."""
     size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    logs, weights = view(row, begin, size), view(row, begin + size, size)
+    prior = view(table(params, PARAMS.log_weights), d * size, size)
+    if row[0] <= 0.0:
+        for g in range(size):
+            logs[g] = 0.0
+    numbers, top, total = begin + 2 * size, _top(logs, prior), 0.0
+    for g in range(size):
+        weights[g] = vector_exp(max(logs[g] + prior[g] - top, _CLIP))
+        total += weights[g]
+    row[numbers + _COLUMN.top] = top
+    row[numbers + _COLUMN.inverse] = 1.0 / total
+    row[numbers + _COLUMN.left] = 0.0
+    row[numbers + _COLUMN.pending] = 0.0
+
+
+@inner
+def _take_up(params, row, d):  # type: ignore[no-untyped-def]
+    """Let T of column d take up what only weights have, which are then to be computed anew."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    logs, weights = view(row, begin, size), view(row, begin + size, size)
+    prior = view(table(params, PARAMS.log_weights), d * size, size)
     numbers = begin + 2 * size
-    first, last = int(row[numbers + _COLUMN.first]), int(row[numbers + _COLUMN.last])
-    weights = view(row, begin + size + first, last - first)
-    densities = view(_densities(params, values, d), first, last - first)
-    total = 0.0
-    for g in range(last - first):
+    if row[numbers + _COLUMN.pending] == 1.0:
+        top = row[numbers + _COLUMN.top]
+        for g in range(size):
+            logs[g] += _lacking(weights[g], logs[g], prior[g], top)
+        row[numbers + _COLUMN.pending] = 0.0
+
+
+@inner
+def _lift(params, row, d):  # type: ignore[no-untyped-def]
+    """Multiply the least weights of column d by powers of two that T takes up."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    logs, weights = view(row, begin, size), view(row, begin + size, size)
+    prior = view(table(params, PARAMS.log_weights), d * size, size)
+    top = row[begin + 2 * size + _COLUMN.top]
+    for g in range(size):
+        power = exponent(weights[g])
+        taken = max(logs[g] + prior[g] - top, _CLIP) - _CLIP + (_LIFTED - float(power)) * LOG_2
+        logs[g] -= taken if power < _RARE else 0.0
+        weights[g] = with_exponent(weights[g], _LIFTED if power < _RARE else power)
+
+
+@inner
+def _multiply(params, row, d, values):  # type: ignore[no-untyped-def]
+    """Multiply the weights of column d by a point; return whether all is then to be settled."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    numbers, weights = begin + 2 * size, view(row, begin + size, size)
+    densities, total, low = _densities(params, values, d), 0.0, _ONE
+    for g in range(size):
         weights[g] *= densities[g]
         total += weights[g]
-    left = row[numbers + _COLUMN.left] * total * row[numbers + _COLUMN.inverse]
-    if left < _LEFT:
-        _refresh(params, row, d)
-        return
-    row[numbers + _COLUMN.left] = left
+        low = min(low, bits_of(weights[g]))  # integers: see `_top`
+    row[numbers + _COLUMN.left] *= total * row[numbers + _COLUMN.inverse]
     row[numbers + _COLUMN.inverse] = 1.0 / total
+    row[numbers + _COLUMN.pending] = 1.0
+    if total < _FAINT:
+        return True
+    if low < _LOW:
+        _lift(params, row, d)
+    return False
+
+
+@inner
+def _divide(params, row, d, values):  # type: ignore[no-untyped-def]
+    """Divide the weights of column d by a point; return whether all is then to be settled.
+
+    So it is where clipped weights are no longer nothing beside the others.
+    """
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    logs, weights = view(row, begin, size), view(row, begin + size, size)
+    prior = view(table(params, PARAMS.log_weights), d * size, size)
+    densities, numbers = _densities(params, values, d), begin + 2 * size
+    top, total, clipped = row[numbers + _COLUMN.top], 0.0, 0.0
+    for g in range(size):
+        weight, z = weights[g] / densities[g], logs[g] + prior[g] - top
+        power = exponent(weight)
+        more = (float(power) - _LIFTED) * LOG_2
+        kept = z + max(more, 0.0) <= _CLIP
+        logs[g] += more if kept else 0.0
+        weights[g] = with_exponent(weight, _LIFTED if kept else power)
+        total += weights[g]
+        clipped += weights[g] if z <= _CLIP else 0.0
+    row[numbers + _COLUMN.left] = 0.0
+    row[numbers + _COLUMN.inverse] = 1.0 / total
+    row[numbers + _COLUMN.pending] = 1.0
+    return clipped > _NEGLIGIBLE * total or total > 1.0 / _FAINT
+
+
+@inner
+def _add_logs(params, values, d, weight, logs):  # type: ignore[no-untyped-def]
+    densities = _densities(params, values, d)
+    for g in range(logs.shape[0]):
+        logs[g] += weight * vector_log(densities[g])
 
 
 @pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
     row[0] += weight
+    adds, takes = weight == 1.0 and row[0] > 1.0, weight == -1.0 and row[0] > 0.0
     for d in range(int(params[PARAMS.n_features])):
-        _add_logs(params, values, d, weight, view(row, _begin(params, d), size))
-        if weight == 1.0 and row[0] > 1.0:
-            _multiply(params, row, d, values)
-        else:
+        begin, stale = _begin(params, d), True
+        if adds:
+            stale = _multiply(params, row, d, values)
+        elif takes:
+            stale = _divide(params, row, d, values)
+        if stale:
+            _take_up(params, row, d)
+            if not (adds or takes):
+                _add_logs(params, values, d, weight, view(row, begin, size))
             _settle(params, row, d)
+        if row[begin + 2 * size + _COLUMN.left] < _LEFT:
+            _look(params, row, d)
 
 
 @inner
-def _settle(params, row, d):  # type: ignore[no-untyped-def]
-    """Refresh column d, whose sums are 0 in an empty cluster."""
-    if row[0] <= 0.0:
-        begin = _begin(params, d)
-        for g in range(begin, begin + int(params[PARAMS.n_nodes])):
-            row[g] = 0.0
-    _refresh(params, row, d)
+def _add_sums(params, row, other, sign, d):  # type: ignore[no-untyped-def]
+    """Add to T of column d that of another row times a sign."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    prior = view(table(params, PARAMS.log_weights), d * size, size)
+    sums, logs, weights = (
+        view(row, begin, size),
+        view(other, begin, size),
+        view(other, begin + size, size),
+    )
+    top = other[begin + 2 * size + _COLUMN.top]
+    if other[begin + 2 * size + _COLUMN.pending] == 0.0:
+        for g in range(size):
+            sums[g] += sign * logs[g]
+    else:
+        for g in range(size):
+            sums[g] += sign * (logs[g] + _lacking(weights[g], logs[g], prior[g], top))
 
 
 @pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    size = int(params[PARAMS.n_nodes])
     row[0] += sign * other[0]
     for d in range(int(params[PARAMS.n_features])):
-        begin = _begin(params, d)
-        for g in range(begin, begin + size):
-            row[g] += sign * other[g]
+        _take_up(params, row, d)
+        _add_sums(params, row, other, sign, d)
         _settle(params, row, d)
+        _look(params, row, d)
 
 
 @inner
@@ -191,10 +299,7 @@ def _near(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
     first, last = int(pool[numbers + _COLUMN.first]), int(pool[numbers + _COLUMN.last])
     weights = view(pool, begin + size + first, last - first)
     densities = view(_densities(params, values, d), first, last - first)
-    total = 0.0
-    for g in range(last - first):
-        total += weights[g] * densities[g]
-    return total * pool[numbers + _COLUMN.inverse]
+    return product_of_lines(weights, densities) * pool[numbers + _COLUMN.inverse]
 
 
 @inner
@@ -205,22 +310,17 @@ def _log_h(params, pool, begin):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _log_sum(params, pool, begin, values, d, out):  # type: ignore[no-untyped-def]
-    """Return log Σ π e exp T over all nodes; log Σ π/e exp T, if the point is to be taken `out`."""
+def _far(params, pool, begin, values, d, out):  # type: ignore[no-untyped-def]
+    """Return log Σ w e / Σ w by all nodes; log Σ w/e / Σ w, if the point is to be taken `out`."""
     size = int(params[PARAMS.n_nodes])
     prior = view(table(params, PARAMS.log_weights), d * size, size)
-    logs, densities = view(pool, begin, size), _densities(params, values, d)
-    top, total = _top(logs, prior), 0.0
+    logs, weights = view(pool, begin, size), view(pool, begin + size, size)
+    numbers, densities, total = begin + 2 * size, _densities(params, values, d), 0.0
+    clipped = pool[numbers + _COLUMN.top] + _CLIP
     for g in range(size):
-        weight = vector_exp(logs[g] + prior[g] - top)
+        weight = weights[g] * vector_exp(max(min(logs[g] + prior[g] - clipped, 0.0), LEAST))
         total += weight / densities[g] if out else weight * densities[g]
-    return top + math.log(total)
-
-
-@inner
-def _far(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
-    """Return the log predictive of column d by all nodes."""
-    return _log_sum(params, pool, begin, values, d, False) - _log_h(params, pool, begin)
+    return math.log(total * pool[numbers + _COLUMN.inverse])
 
 
 @inner
@@ -238,7 +338,7 @@ def _score(params, pool, start, values, best):  # type: ignore[no-untyped-def]
         if total > _ENOUGH:
             product *= total
         else:
-            score += _far(params, pool, begin, values, d)
+            score += _far(params, pool, begin, values, d, False)
         if total <= _ENOUGH or product < _FULL:
             score += math.log(product)
             product = 1.0
@@ -341,8 +441,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     out = 0.0
     for d in range(int(params[PARAMS.n_features])):
-        begin = _begin(params, d)
-        out += _log_h(params, row, begin) - _log_sum(params, row, begin, values, d, True)
+        out -= _far(params, row, _begin(params, d), values, d, True)
     return out
 
 

@@ -25,11 +25,12 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from dpsearch._arrays import to_host
+from dpsearch._lines import room_in_lines
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import as_tuple
-from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
+from dpsearch.families._nodes import FUNCTIONS, HEAD, LEAST, PARAMS, columns_width, sums_of_row
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.functions import Functions
@@ -156,7 +157,7 @@ class ByNodes(Family):
     # -- rows and data -------------------------------------------------------------------------
 
     def width(self, n_features: int) -> int:
-        return 1 + n_features * columns_width(_n_nodes(self.of_columns(n_features)))
+        return HEAD + n_features * columns_width(_n_nodes(self.of_columns(n_features)))
 
     def counts_in_row(self, n_features: int) -> Ints:
         return np.zeros(1, np.int64)
@@ -168,14 +169,12 @@ class ByNodes(Family):
         for (theta, _), values in columns:
             tables.append(np.zeros((len(values), log_weights.shape[1])))
             tables[-1][:, : len(theta)] = self._beside_largest(values, theta)[0]
-        logs = np.concatenate(tables).reshape(-1)
         return layout.make_params(
             PARAMS,
             n_nodes=log_weights.shape[1],
             n_features=n_features,
             log_weights=log_weights.reshape(-1),
-            densities=np.exp(logs),
-            logs=logs,
+            densities=np.exp(np.concatenate(tables).reshape(-1)),
         )
 
     def _log_weights(self, n_features: int) -> Matrix:
@@ -253,7 +252,8 @@ class ByNodes(Family):
         own = places < 0.0
         begins = np.asarray(head + length * (np.cumsum(own, axis=1) - own))
         ends = np.concatenate([[0], np.cumsum(head + length * own.sum(axis=1))])
-        starts, lines = ends[:-1], np.ones((ends[-1], 8))
+        starts, lines = ends[:-1], room_in_lines(8 * ends[-1]).reshape(-1, 8)
+        lines[:] = 1.0
         heads = np.zeros((n_rows, 8 * head))
         heads[:, :n_features] = np.where(own, -8 * begins, places)
         lines[starts[:, None] + np.arange(head)] = heads.reshape(n_rows, head, 8)
@@ -293,8 +293,7 @@ class ByNodes(Family):
     def _logs(self, row: Vector, n_features: int) -> Matrix:
         """Log π + T of the nodes of each column."""
         log_weights = self._log_weights(n_features)
-        sums = row[1:].reshape(n_features, -1)[:, : log_weights.shape[1]]
-        return np.asarray(sums + log_weights)
+        return np.asarray(log_weights + sums_of_row(row, log_weights))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         means = np.array([weights @ theta for theta, weights in self._posteriors(row, n_features)])
@@ -340,7 +339,8 @@ class ByNodes(Family):
             n_nodes = log_weights.shape[1]
             out = np.zeros((len(sizes), n_features, columns_width(n_nodes)))
             out[:, :, :n_nodes] = totals.reshape(shape)
-            return np.column_stack([sizes, out.reshape(len(sizes), -1)])
+            head = np.pad(sizes[:, None], ((0, 0), (0, HEAD - 1)))
+            return np.hstack([head, out.reshape(len(sizes), -1)])
 
         return LinearForm(n_totals, features, log_marginals, weights, rows)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._jit import inner, kernel, view
+from dpsearch._lines import room_in_lines
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import Core, clear_row, log_marginal
 from dpsearch.priors.base import size_step, size_weight
@@ -30,7 +31,7 @@ def empty_clusters(width: int, labels: Labels, capacity: int) -> Clusters:
     """Return `capacity` slots, none of them in use."""
     slots = np.arange(capacity)
     return Clusters(
-        np.empty(capacity * width),
+        room_in_lines(capacity * width),
         np.zeros(capacity, np.int64),
         np.zeros(capacity),
         slots.copy(),
