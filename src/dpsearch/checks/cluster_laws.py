@@ -52,8 +52,7 @@ def remove_undoes_add(kit: Compiled, rng: Rng) -> None:
     scale = _rounding(row)
     for i in rng.permutation(added):
         kit.add(row, i, -1)
-    agree("the row", row, before, scale=scale)
-    agree("log_marginal", kit.log_marginal(row), kit.log_marginal(before))
+    _same_rows(kit, row, before, "after removals", scale)
 
 
 def emptied_is_empty(kit: Compiled, rng: Rng) -> None:
@@ -73,11 +72,9 @@ def merge_is_adding(kit: Compiled, rng: Rng) -> None:
     first, second = kit.subset(rng), kit.subset(rng)
     row, other, together = kit.row(first), kit.row(second), kit.row([*first, *second])
     kit.merge(row, other)
-    agree("the merged row", row, together)
-    _same_values(kit, row, together, "of the merged row")
+    _same_rows(kit, row, together, "after merge")
     kit.merge(row, other, -1.0)
-    agree("the row after merge with sign -1", row, kit.row(first))
-    _same_values(kit, row, kit.row(first), "after merge with sign -1")
+    _same_rows(kit, row, kit.row(first), "after merge with sign -1")
 
 
 def weight_is_copies(kit: Compiled, rng: Rng) -> None:
@@ -88,9 +85,9 @@ def weight_is_copies(kit: Compiled, rng: Rng) -> None:
     for _ in range(weight):
         kit.add(one_by_one, i)
     kit.add(row, i, weight)
-    agree(f"the row after a point of weight {weight}", row, one_by_one)
+    _same_rows(kit, row, one_by_one, f"after a point of weight {weight}")
     kit.add(row, i, -weight)
-    agree(f"the row after a point of weight {-weight}", row, before)
+    _same_rows(kit, row, before, f"after a point of weight {-weight}")
 
 
 def scores_agree(kit: Compiled, rng: Rng) -> None:
@@ -132,7 +129,7 @@ def larger_than_its_tables(kit: Compiled, rng: Rng) -> None:
     agree("the scores", small.scores(same), kit.scores(row))
     other = small.row()
     small.merge(other, same)
-    agree("the merged row", other, same)
+    _same_rows(small, other, same, "after merge")
     heavy, i = small.row([members[0]], weight=1000), int(rng.integers(kit.n))
     before, score = small.log_marginal(heavy), small.score(heavy, i)
     small.add(heavy, i)
@@ -143,6 +140,12 @@ def _same_values(kit: Compiled, row: Vector, other: Vector, how: str) -> None:
     """Raise unless two rows give the same log marginal and scores."""
     agree(f"log_marginal {how}", kit.log_marginal(row), kit.log_marginal(other))
     agree(f"the scores {how}", kit.scores(row), kit.scores(other))
+
+
+def _same_rows(kit: Compiled, row: Vector, other: Vector, how: str, scale: float = 1.0) -> None:
+    """Raise unless two rows give the same values, and are the same with all derived."""
+    agree(f"the row {how}", kit.settled(row), kit.settled(other), scale=scale)
+    _same_values(kit, row, other, how)
 
 
 def _rounding(row: Vector) -> float:

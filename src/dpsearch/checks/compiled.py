@@ -80,6 +80,12 @@ class Compiled:
     def merge(self, row: Vector, other: Vector, sign: float = 1.0) -> None:
         merge_rows(self.core, row, other, sign)
 
+    def settled(self, row: Vector) -> Vector:
+        """Return a row after a merge with an empty one, which derives all that a row may defer."""
+        out = row.copy()
+        self.merge(out, self.row())
+        return out
+
     def log_marginal(self, row: Vector) -> float:
         return float(log_marginal(self.core, row))
 
