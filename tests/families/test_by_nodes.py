@@ -112,6 +112,15 @@ def test_rows_have_the_sums_of_their_points_through_many_changes(cls):
             assert kit.log_marginal(merged) == pytest.approx(log_h(more), rel=1e-9, abs=1e-9)
 
 
+def test_a_node_that_was_clipped_is_seen_again_once_points_are_removed():
+    X = np.array([[0.0], [90.0]])
+    kit = Compiled(families.Quadrature(laplace, [0.0, 90.0], support=(-10.0, 100.0)), X)
+    row = kit.settled(kit.row([0, 0, 0, 1]))
+    for left in ([0, 0, 1], [0, 1], [1]):
+        kit.add(row, 0, -1)
+        assert kit.log_marginal(row) == pytest.approx(kit.log_marginal(kit.row(left)), rel=1e-9)
+
+
 class WithoutTables(families.NegativeBinomial):
     """A family that keeps the densities of all values in its rows."""
 
