@@ -72,6 +72,12 @@ def naive_log_joint(X, labels, family, prior=DP):
 # -- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("width", [1, 2, 40])
+def test_a_table_without_any_value_is_refused(width):
+    with pytest.raises(DataError, match="column 0 of X has no value at all"):
+        DPMixture().fit(np.full((8, width), np.nan))
+
+
 @pytest.mark.parametrize(
     ("value", "said"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
 )

@@ -263,3 +263,37 @@ def test_invalid_derived_columns_are_refused(derived, ways, constants, message):
     family = families.Derived(families.DiagonalGaussian(), derived, ways, constants)
     with pytest.raises(ParameterError, match=message):
         family.forward(np.zeros((4, 3)))
+
+
+def test_relations_hold_in_rows_with_gaps_too():
+    """A column that is constant, or twice another, only where a third is known is no function."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=N)
+    rate = np.where(truth == 0, rng.normal(5.0, 1.0, N), np.nan)
+    term, spent = np.array([36.0, 0.0, 12.0])[truth], rng.normal(50.0, 5.0, N)
+    twice = np.where(truth == 0, 2.0 * spent, rng.normal(30.0, 1.0, N))
+    for other in (term, twice):
+        model = DPMixture(random_state=0).fit(np.column_stack([spent, rate, other]))
+        assert "follow" not in model.reason_
+        assert "constant" not in model.reason_
+        clusters = np.minimum(truth, 1) if other is twice else truth
+        assert adjusted_rand_score(clusters, model.labels_) > 0.9
+
+
+def test_relations_beside_a_column_of_gaps():
+    rng = np.random.default_rng(0)
+    x, rare = rng.normal(size=N), np.where(rng.random(N) < 0.97, np.nan, rng.normal(size=N))
+    X = np.column_stack([x, 2.0 * x, rng.normal(size=N), rare])
+    assert DPMixture(random_state=0).fit(X).family_.derived == (1,)
+
+
+def test_a_far_row_in_which_a_relation_does_not_hold():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=N)
+    X = np.column_stack([x, 1.5 * x + 3.0, rng.normal(size=N)])
+    X[7, 1] = 1e6
+    model = DPMixture(random_state=0).fit(X)
+    assert (model.labels_ == model.labels_[7]).sum() == 1
+    assert 7 in model.outliers(X)
+    X[7, 0] = (X[7, 1] - 3.0) / 1.5
+    assert DPMixture(random_state=0).fit(X).family_.derived == (1,)

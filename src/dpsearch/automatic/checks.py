@@ -56,3 +56,12 @@ def refused(family: Family, table: CheckedTable) -> DataError | None:
     except DataError as error:
         return error
     return None
+
+
+def holds_for(family: Family, table: CheckedTable, far: Any) -> bool:
+    """Whether a family chosen without the far rows holds for them, too.
+
+    It does not if it cannot have their values, or if the columns that it sets aside tell in some
+    row what the others do not.
+    """
+    return not family.contradicted(table.matrix) and refused(family, table.rows(far)) is None

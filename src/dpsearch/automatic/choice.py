@@ -30,7 +30,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.alternatives import Eligible, better_families
-from dpsearch.automatic.checks import refused, takes_gaps
+from dpsearch.automatic.checks import holds_for, takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import counted
 from dpsearch.automatic.first_guess import (
@@ -150,7 +150,7 @@ def choose(
         return _chosen(table, family, prior, schema, may_complete, may_try)
     with located(rows=np.flatnonzero(~far)):
         choice = _chosen(others, family, prior, schema, may_complete, may_try)
-        if may_try and refused(choice.family, table.rows(far)):
+        if may_try and not holds_for(choice.family, table, far):
             choice = _chosen(others, family, prior, schema, may_complete, may_try=False)
     return _with_far_rows(choice, table, far)
 
@@ -216,12 +216,27 @@ def _chosen(
 
 
 def _relations(table: CheckedTable, schema: Schema | None) -> Derived | None:
-    """Return which columns of numbers and counts are exact functions of others, if any are."""
+    """Return which columns of numbers and counts are exact functions of others, if any are.
+
+    Relations are found in rows without gaps, and must hold in all rows where they can be checked.
+    Columns with the most gaps are left out until there are enough such rows.
+    """
+    matrix = table.matrix
     columns = [] if table.shape[1] > WIDE else _number_columns(table, schema, ("real", "count"))
-    if not columns:
-        return None
-    rows = table.matrix[~np.isnan(table.matrix[:, columns]).any(axis=1)]
-    return Derived.among(rows, columns) if rows_suffice(len(rows), len(columns)) else None
+    while columns:
+        missing = np.isnan(matrix[:, columns])
+        rows = matrix[~missing.any(axis=1)]
+        if rows_suffice(len(rows), len(columns)):
+            found = Derived.among(rows, columns)
+            wrong = [] if found is None else found.contradicted(matrix)
+            if not wrong:
+                return found
+        elif missing.any():
+            wrong = [columns[int(missing.sum(axis=0).argmax())]]
+        else:
+            return None
+        columns = [j for j in columns if j not in wrong]
+    return None
 
 
 def _chosen_without_derived(

@@ -52,7 +52,7 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
             return Bernoulli, "a sparse table of zeros and ones"
         return Multinomial, "a sparse table of counts"
     seen = X[~np.isnan(X)] if gaps else X
-    if is_counts(seen) and X.shape[1] > 1:
+    if seen.size and is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return Bernoulli, "all values are 0 or 1"
         if not gaps and are_documents(table, X.shape[1] > WIDE):

@@ -287,6 +287,10 @@ class Family(Described):
         """Whether the missing values of a table can be skipped."""
         return self.takes_gaps
 
+    def contradicted(self, X: Matrix) -> list[int]:
+        """Return the columns that would follow from others, but in some rows do not."""
+        return []
+
     def with_gaps(self) -> Family:
         """Return the same family with rows of statistics that can skip missing values."""
         return self.form_with_gaps(self)  # type: ignore[no-any-return]

@@ -149,6 +149,21 @@ class Derived(Transformed):
         at = tuple(columns[d] for d in derived)
         return cls(FullGaussian(), at, as_tuple(relations), as_tuple(constants))
 
+    def contradicted(self, X: Matrix) -> list[int]:
+        """Return the derived columns whose observed values do not all follow, but for rounding."""
+        kept, derived, coefficients, constants = self._relations(X.shape[1])
+        out = []
+        for d, own, constant in zip(derived, coefficients, constants, strict=True):
+            used = kept[own != 0.0]
+            known = X[~np.isnan(X[:, d]) & ~np.isnan(X[:, used]).any(axis=1)]
+            off = known[:, d] - constant - known[:, used] @ own[own != 0.0]
+            if not len(known):
+                continue
+            (variance,) = mean_and_variance(known[:, [d]])[1]
+            if np.mean(off**2) >= EXACT * variance if len(used) else varies(known[:, [d]])[0]:
+                out.append(int(d))
+        return out
+
     def in_words(self, names: Sequence[str]) -> str:
         """Return which columns follow from the others, and which are constant."""
         follow = np.any(np.reshape(self.coefficients, (len(np.ravel(self.derived)), -1)), axis=1)
