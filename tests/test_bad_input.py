@@ -74,7 +74,7 @@ def naive_log_joint(X, labels, family, prior=DP):
 
 @pytest.mark.parametrize("width", [1, 2, 40])
 def test_a_table_without_any_value_is_refused(width):
-    with pytest.raises(DataError, match="column 0 of X has no value at all"):
+    with pytest.raises(DataError, match="column 0 of X has no values"):
         DPMixture().fit(np.full((8, width), np.nan))
 
 
@@ -688,3 +688,9 @@ def test_large_counts_are_refused_or_right(name):
             search(X * factor, family, DP)
         with pytest.raises(DataError, match=f"the {name} family takes counts.*X"):
             DPMixture(family=name).fit(sp.csr_matrix(X * factor))
+
+
+@pytest.mark.parametrize("name", ["missing_codes", "checkpoint"])
+def test_an_option_of_another_type_is_refused(name):
+    with pytest.raises(ParameterError, match=f"{name} must be"):
+        DPMixture(**{name: 3}).fit(np.eye(4))

@@ -318,12 +318,18 @@ class DPMixture(
         codes = self.missing_codes
         if codes is None or isinstance(codes, str):
             return codes, ()
-        texts = tuple(map(str, codes))
+        try:
+            texts = tuple(map(str, codes))
+        except TypeError as error:
+            wanted = "be 'auto', None or numbers"
+            raise ParameterError.must("missing_codes", wanted, codes) from error
         return [code for code in codes if not isinstance(code, str)], texts
 
     def fit_options(self, callback: Callback | None = None) -> FitOptions:
         """Check the parameters and return the options of a fit."""
         if self.checkpoint is not None:
+            if not isinstance(self.checkpoint, str | Path):
+                raise ParameterError.must("checkpoint", "be a path or None", self.checkpoint)
             check_checkpoint(self.checkpoint)
         if isinstance(self.family, str) and self.family != "auto":
             FAMILIES.by_name(self.family, also=("auto",))

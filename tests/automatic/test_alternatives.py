@@ -257,6 +257,9 @@ def test_a_rating_with_gaps_beside_a_price_with_tax():
         ((1,), [[np.nan, 0.0]], [1.0], "coefficients must be finite"),
         ((1,), [[2.0, 0.0]], [np.inf], "constants must be finite"),
         ((1,), [[2.0]], [1.0], "coefficients has 1 values"),
+        ("gross", [[2.0, 0.0]], [1.0], "derived must be finite numbers"),
+        ((1, 2), [[2.0, 0.0], [1.0]], [1.0, 1.0], "coefficients must be finite numbers"),
+        ((1,), [[2.0, 0.0]], None, "constants must be finite numbers"),
     ],
 )
 def test_invalid_derived_columns_are_refused(derived, ways, constants, message):

@@ -324,3 +324,22 @@ def test_medians_are_those_of_the_values_there_are(n_rows):
     X = np.column_stack([with_holes(X), np.full(n_rows, np.nan)])
     np.testing.assert_array_equal(medians(X)[:-1], np.nanmedian(X[:, :-1], axis=0))
     assert np.isnan(medians(X)[-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text"),
+    [
+        (families.NegativeBinomial, {"nodes": [[1.0, 2.0, 3.0]]}, "rows of mean, dispersion, but"),
+        (families.RoundedGaussian, {"nodes": [[[0.0]], [[1.0]]]}, "but have 1 numbers"),
+        (families.StudentT, {"nodes": [[0.0, 1.0]]}, "rows of location, scale, degrees, but"),
+        (families.VonMises, {"nodes": [[0.0, 1.0]]}, "rows of location, width, period, begin"),
+        (families.Ordinal, {"nodes": [[1.0, 1.0]]}, "rows of location, width, low, high, but"),
+        (families.Ordinal, {"low": "a"}, "low must be a number"),
+        (families.Ordinal, {"high": np.inf}, "high must be finite"),
+        (families.Ordinal, {"low": 5, "high": 1}, "low must be whole numbers, `low` not above"),
+        (families.Ordinal, {"high": 3.5}, "high must be whole numbers"),
+    ],
+)
+def test_nodes_and_levels_that_are_none_are_refused_in_words(kind, given, text):
+    with pytest.raises(ParameterError, match=text):
+        kind(**given).resolve(np.array([[1.0, 2.0], [3.0, 1.0]]))

@@ -43,6 +43,7 @@ class Beta(Located):
     kind: ClassVar[str] = "real"
     limits: ClassVar[tuple[float, float]] = (1e-4, 0.95)
     parameter_names: ClassVar[tuple[str, ...]] = ("mean", "width")
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
 
     def check(self, X: Any) -> None:
         self.check_support(X, ~((X > 0.0) & (X < 1.0)), "numbers above 0 and below 1")

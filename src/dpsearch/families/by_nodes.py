@@ -67,12 +67,18 @@ class ByNodes(Family):
     functions: ClassVar[Functions] = FUNCTIONS
     # What the dimensions of a node are called.
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width")
+    # How many numbers a node has; empty for any.
+    dimensions: ClassVar[tuple[int, ...]] = ()
     # The log density at the best node below which the nodes are said to miss a value.
     missed: ClassVar[float] = -np.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", _nested(self.nodes, "nodes"))
         object.__setattr__(self, "log_weights", _nested(self.log_weights, "log_weights"))
+        size = 0 if self.nodes is None else len(self._by_column[0][0][0])
+        if size and self.dimensions and size not in self.dimensions:
+            wanted = f"must be rows of {', '.join(self.parameter_names)}, but have {size} numbers"
+            raise ParameterError.of("nodes", wanted)
 
     # -- what a subclass says ------------------------------------------------------------------
 

@@ -65,16 +65,14 @@ class Derived(Transformed):
 
     def _relations(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
         """Return the columns that are not derived, the derived ones, a and c."""
-        derived = np.ravel(self.derived).astype(np.int64)
+        columns = np.ravel(_finite("derived", self.derived))
+        derived = columns.astype(np.int64)
         kept = np.setdiff1d(np.arange(n_features), derived)
-        if len(kept) + len(derived) != n_features or (derived != np.ravel(self.derived)).any():
+        if len(kept) + len(derived) != n_features or (derived != columns).any():
             wanted = f"be different column numbers from 0 to {n_features - 1}"
             raise ParameterError.must("derived", wanted, self.derived)
-        constants = np.asarray(self.constants, np.float64)
-        coefficients = np.asarray(self.coefficients, np.float64)
-        for name, own in (("coefficients", coefficients), ("constants", constants)):
-            if not np.isfinite(own).all():
-                raise ParameterError.of(name, "must be finite numbers")
+        constants = _finite("constants", self.constants)
+        coefficients = _finite("coefficients", self.coefficients)
         sizes = coefficients.size, constants.size
         if sizes != (len(derived) * len(kept), len(derived)) or not len(kept):
             text = f"has {coefficients.size} values, but there are {n_features} columns, of which"
@@ -225,6 +223,17 @@ class Derived(Transformed):
             Example(cls(FullGaussian(0.0, 0.5), (1,), ((2.0, -0.5),), (1.0,)), X),
             Example(cls(DiagonalGaussian(0.5, 0.5, 2.0, 1.5), (1,), ((2.0, -0.5),), (1.0,)), X),
         ]
+
+
+def _finite(name: str, values: Any) -> Matrix:
+    """Return the numbers that a parameter holds."""
+    try:
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError.of(name, "must be finite numbers") from error
+    if not np.isfinite(numbers).all():
+        raise ParameterError.of(name, "must be finite numbers")
+    return numbers
 
 
 def _relation(standard: Matrix, d: int, kept: Ints) -> Vector | None:

@@ -41,6 +41,7 @@ class Gamma(Located):
     kind: ClassVar[str] = "real"
     limits: ClassVar[tuple[float, float]] = (1e-4, 4.0)
     parameter_names: ClassVar[tuple[str, ...]] = ("mean", "width")
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
 
     def check(self, X: Any) -> None:
         self.check_support(X, ~(X > 0.0), "numbers above 0")

@@ -49,6 +49,7 @@ class NegativeBinomial(ByNodes):
     name: ClassVar[str] = "negative_binomial"
     kind: ClassVar[str] = "count"
     parameter_names: ClassVar[tuple[str, ...]] = ("mean", "dispersion")
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
 
     def check(self, X: Any) -> None:
         check_counts(filled(X), self.name)

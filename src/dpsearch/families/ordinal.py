@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsearch._types import Matrix, Rng, Vector
 from dpsearch._validate import per_column
+from dpsearch.errors import ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
 from dpsearch.families.located import Located
@@ -48,6 +49,7 @@ class Ordinal(Located):
     kind: ClassVar[str] = "count"
     limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width", "low", "high")
+    dimensions: ClassVar[tuple[int, ...]] = (4,)
 
     def _ends(self, n_features: int) -> tuple[Vector, Vector]:
         low = per_column(self.low, n_features, "low", above_zero=False)
@@ -55,12 +57,17 @@ class Ordinal(Located):
 
     def resolve(self, X: Any) -> Self:
         seen = np.ma.masked_invalid(X)
-        return Located.resolve(
-            self.with_parameters(
-                low=_ends_of(self.low, seen.min(axis=0)), high=_ends_of(self.high, seen.max(axis=0))
-            ),
-            X,
+        family = self.with_parameters(
+            low=_ends_of(self.low, seen.min(axis=0)), high=_ends_of(self.high, seen.max(axis=0))
         )
+        low, high = family._ends(X.shape[1])
+        whole = (np.floor(low) == low) & (np.floor(high) == high)
+        if self.nodes is None and not (whole & (low <= high)).all():
+            name, given = ("low", self.low) if self.low is not None else ("high", self.high)
+            if given is not None:
+                wanted = "be whole numbers, `low` not above `high`"
+                raise ParameterError.must(name, wanted, given)
+        return Located.resolve(family, X)
 
     def check(self, X: Any) -> None:
         self.check_support(X, np.floor(X) != X, "integers")

@@ -39,6 +39,7 @@ class RoundedGaussian(Located):
     name: ClassVar[str] = "rounded_gaussian"
     kind: ClassVar[str] = "count"
     limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
 
     def check(self, X: Any) -> None:
         self.check_support(X, np.floor(X) != X, "integers")

@@ -52,6 +52,7 @@ class StudentT(Located):
     kind: ClassVar[str] = "real"
     robust: ClassVar[bool] = True
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "scale", "degrees")
+    dimensions: ClassVar[tuple[int, ...]] = (3,)
 
     def further(self, d: int, x: Vector) -> tuple[float, ...]:
         degrees = np.ravel(self.degrees)

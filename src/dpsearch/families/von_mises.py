@@ -67,6 +67,7 @@ class VonMises(Located):
     kind: ClassVar[str] = "real"
     limits: ClassVar[tuple[float, float]] = (0.02, 4.0)
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width", "period", "begin")
+    dimensions: ClassVar[tuple[int, ...]] = (3, 4)
 
     @classmethod
     def suggest_for(cls, table: Any) -> Self:
