@@ -300,3 +300,12 @@ def test_a_far_row_in_which_a_relation_does_not_hold():
     assert 7 in model.outliers(X)
     X[7, 0] = (X[7, 1] - 3.0) / 1.5
     assert DPMixture(random_state=0).fit(X).family_.derived == (1,)
+
+
+def test_whole_numbers_with_too_large_a_total_for_families_of_counts():
+    """Such as seconds since 1970."""
+    rng = np.random.default_rng(0)
+    seconds = np.rint(1.7e9 + rng.uniform(0.0, 1e7, 1000))
+    model = DPMixture(random_state=0).fit(np.column_stack([seconds, rng.normal(size=1000)]))
+    assert model.n_clusters_ == 1
+    assert "poisson" not in model.reason_

@@ -458,3 +458,9 @@ def test_thousands_of_components_are_cut_at_once():
     assert [int(tree.cut(n).max()) + 1 for n in (1, 2, 700, 1500)] == [1, 2, 700, 1500]
     groups = tree.cut(height=-np.inf, min_size=20)
     assert np.bincount(groups, tree.sizes[:1500]).min() >= 20
+
+
+def test_draws_of_large_counts():
+    """Thousands of draws add up to more than a table of counts may."""
+    X = np.rint(np.random.default_rng(0).gamma(3.0, size=(100, 1)) * 1e9 / 3.0)
+    assert np.isfinite(DPMixture("poisson", random_state=0).fit(X).log_joint_)

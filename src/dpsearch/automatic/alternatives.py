@@ -44,6 +44,7 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import squareform
 
 from dpsearch._types import Labels, Matrix, Vector
+from dpsearch._validate import MOST_COUNTED
 from dpsearch.automatic.learning import (
     Learned,
     compiled,
@@ -114,6 +115,7 @@ class _Column(NamedTuple):
     period: float | None  # if the column may be circular …
     is_named: bool  # … and whether its name suggests it
     categorical: Family | None  # the chosen family of a column of categories
+    is_countable: bool  # whether families of counts take so large a total
 
     def candidates(self, n_values: int) -> list[_Candidate]:
         """Return the families that compete with the Gaussian, each with the values to compare on.
@@ -145,7 +147,7 @@ class _Column(NamedTuple):
             kinds.append(RoundedGaussian)
             if np.nanmax(self.x) - least < _MOST_LEVELS:
                 kinds.append(Ordinal)
-        if self.is_integer and least >= 0.0:
+        if self.is_integer and least >= 0.0 and self.is_countable:
             kinds += [Poisson, NegativeBinomial]
         if not self.is_integer:
             kinds.append(StudentT)
@@ -207,7 +209,7 @@ class _Competition:
     ) -> None:
         self.table, self.family, self.prior, self.width = table, family, prior, table.shape[1]
         self.rows, self.sample = learning_rows(table.shape[0]), learning_sample(table)
-        self.columns = _columns(self.sample, eligible, family)
+        self.columns = _columns(self.sample, eligible, family, table)
         n_values = table.shape[0] * len(eligible)
         self.candidates = {j: column.candidates(n_values) for j, column in self.columns.items()}
 
@@ -402,7 +404,7 @@ def _fits(kind: type[Family], n_values: int) -> bool:
 
 
 def _columns(
-    sample: CheckedTable, eligible: Mapping[int, Eligible], family: Family
+    sample: CheckedTable, eligible: Mapping[int, Eligible], family: Family, table: CheckedTable
 ) -> dict[int, _Column]:
     rng = np.random.default_rng(0)
     out = {}
@@ -420,7 +422,12 @@ def _columns(
             period, is_named = _period(name, known)
         else:
             categorical = _parts(family, [j], sample.shape[1])[0][0]
-        out[j] = _Column(x, jittered, is_integer, name, kind, period, is_named, categorical)
+        # Of all columns together, as they may all have a family of counts.
+        total = len(eligible) * float(np.nansum(table.matrix[:, j]))
+        out[j] = _Column(
+            x, jittered, is_integer, name, kind, period, is_named, categorical,
+            total <= MOST_COUNTED,
+        )  # fmt: skip
     return out
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from dpsearch._numbers import share
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
+from dpsearch.errors import DataError
 from dpsearch.mixture import Mixture
 from dpsearch.tables.checked import CheckedTable
 
@@ -103,7 +104,21 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
             continue
         if isinstance(like, np.ndarray):
             X = np.where(np.isnan(like), np.nan, X)
-        inside, _ = mixture.log_joint_probabilities(CheckedTable(X))
-        inside -= inside.max(axis=1, keepdims=True)
-        out[own] = np.round(1.0 / np.exp(inside).sum(axis=1), _DIGITS)
+        out[own] = np.round(_certainties(mixture, X), _DIGITS)
     return out
+
+
+def _certainties(mixture: Mixture, X: Matrix) -> Vector:
+    """Return the certainties of rows; 1 for a row that is too large to be scored.
+
+    Many draws of large counts may exceed the total that a table may have.
+    """
+    try:
+        inside, _ = mixture.log_joint_probabilities(CheckedTable(X))
+    except DataError:
+        if len(X) == 1:
+            return np.ones(1)
+        parts = np.array_split(X, 2)
+        return np.concatenate([_certainties(mixture, part) for part in parts])
+    inside -= inside.max(axis=1, keepdims=True)
+    return np.asarray(1.0 / np.exp(inside).sum(axis=1))
