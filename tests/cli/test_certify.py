@@ -155,7 +155,7 @@ def test_it_says_what_it_is_doing(certified, monkeypatch):
     told = []
     monkeypatch.setattr(Stages, "begin", lambda self, stage: told.append(stage))
     assert certified("model.npz", "x.npy", "--verify")[0] == 0
-    assert told == ["reading x.npy", "comparing with the model", "certify", "verifying"]
+    assert told == ["reading x.npy", "comparing with the model", "certifying", "verifying"]
 
 
 def test_no_time_gives_a_gap(certified):
@@ -170,7 +170,7 @@ def test_bad_input(certified):
     Path("mine.csv").write_text("mine")
     for arguments, message in (
         (("model.npz", "short.npy"), "short.npy: 59 rows, but model.npz was fitted to 60"),
-        (("model.npz", "other.npy"), "other.npy: not the data that model.npz was fitted to"),
+        (("model.npz", "other.npy"), "other.npy: these are not the data that model.npz was fitted to"),
         (("nothing.npz", "x.npy"), "nothing.npz: no such file"),
         (("model.npz", "nothing.npy"), "nothing.npy"),
         (("model.npz", "x.npy", "--labels", "x.npy"), "written as .csv or .parquet"),

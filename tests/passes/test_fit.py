@@ -314,7 +314,7 @@ def test_a_device_is_where_passes_are_made(monkeypatch):
     model = DPMixture(GAUSSIAN, 1.0, device="cuda", random_state=0).fit(X)
     assert opened == ["cuda"]
     assert adjusted_rand_score(labels, model.labels_) > 0.98
-    with pytest.raises(ParameterError, match="device is for tables in memory"):
+    with pytest.raises(ParameterError, match="device needs the table in memory"):
         DPMixture(GAUSSIAN, device="cuda", n_shards=2).fit(X)
 
 

@@ -413,7 +413,7 @@ def _lines(found: Certificate, value: float) -> list[str]:
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(the bound is only a ceiling on densities: a tighter one needs more time, and a family"
+            "(the bound is only a ceiling on densities: a tighter one needs time, and a family"
             " whose linear form has terms, in few columns)"
         )
     return lines

@@ -314,6 +314,6 @@ def triage(
     >>> print(triage(frame))
     column  role        treatment  why
     id      identifier  dropped    it numbers the rows
-    price   ordinal     read       950 to 1200; read as numbers, as in '$1,200'
+    price   ordinal     read       950 to 1200; read as numbers, such as '$1,200'
     """
     return triaged(frame, kinds, missing_codes).triage
