@@ -121,6 +121,63 @@ def test_a_node_that_was_clipped_is_seen_again_once_points_are_removed():
         assert kit.log_marginal(row) == pytest.approx(kit.log_marginal(kit.row(left)), rel=1e-9)
 
 
+MEANS = {  # nodes, and the values over which sums go, or None for an integral
+    families.Ordinal: (
+        [(m, s, 1.0, 5.0) for m in (-3.0, 0.2, 2.6, 5.0, 40.0) for s in (0.25, 0.9, 6.0)]
+        + [(4.0, 2.0, 3.0, 3.0), (-70.0, 40.0, -120.0, 30.0)],
+        np.arange(-120.0, 31.0),
+    ),
+    families.RoundedGaussian: (
+        [(m, s) for m in (-2.5, 0.25, 0.5, 7.8) for s in (1e-3, 0.25, 0.6, 1.2, 1.3, 9.0)],
+        np.arange(-120.0, 121.0),
+    ),
+    families.NegativeBinomial: ([(0.3, 0.01), (3.0, 1.0), (9.0, 2.0)], np.arange(2000.0)),
+    families.Gamma: ([(0.5, 0.3), (3.0, 0.9)], None),
+    families.Beta: ([(0.1, 0.4), (0.7, 0.2)], None),
+}
+
+
+@pytest.mark.parametrize("cls", MEANS, ids=lambda cls: cls.name)
+def test_what_is_expected_at_a_node_is_the_mean_of_the_values(cls):
+    nodes, values = MEANS[cls]
+    family, rng = cls(), np.random.default_rng(0)
+
+    def density(x, theta):
+        with np.errstate(invalid="ignore"):
+            return np.exp(family.log_densities(np.atleast_1d(x), theta))[:, 0]
+
+    for node in nodes:
+        theta = np.array([node])
+        found = family.expected(theta)[0]
+        if values is None:
+            end = 1.0 if cls is families.Beta else 200.0
+            wanted, _ = integrate.quad(
+                lambda x, theta=theta: x * density(x, theta)[0], 0.0, end, limit=200
+            )
+        else:
+            levels = values[(values >= node[2]) & (values <= node[3])] if len(node) > 2 else values
+            wanted = levels @ density(levels, theta)
+        assert found == pytest.approx(wanted, rel=1e-7, abs=1e-9), node
+        draws = family.drawn(np.repeat(theta, 4000, axis=0), rng)
+        assert abs(draws.mean() - found) <= 5.0 * draws.std() / math.sqrt(4000.0) + 0.01, node
+    many = family.expected(np.array(nodes))
+    np.testing.assert_allclose(many, [family.expected(np.array([node]))[0] for node in nodes])
+
+
+def test_centres_of_ratings_are_means_of_levels():
+    stars = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], [2, 3, 8, 26, 61])  # whose mean is 4.41
+    model = DPMixture(families.Ordinal(), alpha=1e-6).fit(stars[:, None])
+    assert model.n_clusters_ == 1
+    (centre,) = model.explain().centres.ravel()
+    assert centre == pytest.approx(stars.mean(), abs=0.05)
+    assert model.impute([[np.nan]])[0, 0] == pytest.approx(centre, abs=1e-3)
+    drawn = model.family_.draws(model.mixture_.row(0), 1).sample(20_000, np.random.default_rng(0))
+    assert drawn.mean() == pytest.approx(centre, abs=0.05)
+    told = model.mixture_.posterior(0)  # the normal value beneath
+    assert told["location"][0] > centre + 0.3
+    assert [told["low"][0], told["high"][0]] == pytest.approx([1.0, 5.0])
+
+
 class WithoutTables(families.NegativeBinomial):
     """A family that keeps the densities of all values in its rows."""
 

@@ -92,7 +92,7 @@ class ByNodes(Family):
 
     @abstractmethod
     def expected(self, theta: Matrix) -> Vector:
-        """Return what to expect at each node."""
+        """Return the mean of the values at each node, or what stands for it."""
 
     def common(self, theta: Matrix) -> tuple[float, float]:
         """Return between which whole numbers values are mostly; by default they are not whole."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpsearch._types import Matrix, Rng, Vector
 from dpsearch._validate import per_column
@@ -96,7 +97,12 @@ class Ordinal(Located):
         return np.asarray(np.clip(np.rint(rng.normal(mean, deviation)), low, high) + 0.0)
 
     def expected(self, theta: Matrix) -> Vector:
-        return np.clip(theta[:, 0], theta[:, 2], theta[:, 3])
+        mean, deviation, low, high = theta.T
+        out = low.copy()  # to which Σ P(x > l) is added
+        for step in np.arange((high - low).max()):
+            above = ndtr((mean - low - step - 0.5) / deviation)
+            out += np.where(step < high - low, above, 0.0)
+        return out
 
     @classmethod
     def examples(cls) -> list[Example]:
