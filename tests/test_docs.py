@@ -202,7 +202,9 @@ def test_errors_name_the_capability_that_the_family_lacks(example):
         (lambda: searched("admissible"), "'admissible'", "bounds", "the function 'bound'"),
     ):
         said = f"{needs}.* needs the capability '{name}', which the geometric family does not have:"
-        with pytest.raises(CapabilityError, match=f"{said} implement .*{write}.* as docs/add_a_family"):
+        with pytest.raises(
+            CapabilityError, match=f"{said} implement .*{write}.* as docs/add_a_family"
+        ):
             call()
     negative = X.copy()
     negative[2, 1] = -1.0

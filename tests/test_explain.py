@@ -707,3 +707,21 @@ def test_rare_levels_do_not_make_outliers(monkeypatch, width, n_levels, numbers)
         monkeypatch.setattr(explain._Levels, "of", lambda *given: None)
         spoiled = explained(X, family, labels, outlier_rate=0.01)
         assert (spoiled.p_value <= 0.05).sum() > stats.binom(600, 0.05).ppf(1.0 - 1e-4)
+
+
+@pytest.mark.parametrize("name", ["student_t", "gamma", "negative_binomial", "ordinal", "beta"])
+def test_rows_of_the_fit_are_recognised_under_families_by_nodes(name):
+    """Rows by nodes defer sums, by an order of changes that their labels do not tell."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(1, 6, size=(300, 6)).astype(float)
+    X[150:] = np.clip(X[150:] + 2.0, 1.0, 5.0)
+    X = X / 6.0 if name == "beta" else X
+    for refine in (False, "auto"):
+        model = DPMixture(name, random_state=0, refine=refine, level="components").fit(X)
+        known = model.state_.labels_of(model.encode(model.checked(X)))
+        np.testing.assert_array_equal(known, model.component_labels_)
+        np.testing.assert_array_equal(model.explain(X).components, model.component_labels_)
+        other = X.copy()
+        other[0, 0] = 9.0 - X[0, 0] if name != "beta" else 0.9 - X[0, 0] / 2.0
+        other = np.clip(other, X.min(), X.max())
+        assert model.state_.labels_of(model.encode(model.checked(other))) is None

@@ -60,7 +60,7 @@ class FittedState(NamedTuple):
             items = items._replace(sizes=self.weights[seen])
         labels = np.asarray(labels)
         pool, _ = mixture.model.rows(items, labels[seen], mixture.n_components)
-        same = np.allclose(pool, mixture.pool, rtol=1e-9)
+        same = np.allclose(mixture.settled(pool), mixture.settled(mixture.pool), rtol=1e-9)
         return np.asarray(np.where(seen, labels, -1)) if same else None
 
     def completed_again(self, table: CheckedTable) -> Matrix | None:

@@ -23,7 +23,7 @@ from dpsearch.families.base import Model
 from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
 from dpsearch.families.packing import unlocked
 from dpsearch.families.restored import gapped
-from dpsearch.items import Items, add_item, log_predictive
+from dpsearch.items import Items, add_item, log_predictive, merge_rows
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
 
@@ -116,6 +116,16 @@ class Mixture:
         """Return the statistics of component k."""
         width = self.model.core.width
         return self.pool[k * width : (k + 1) * width]
+
+    def settled(self, pool: Vector) -> Matrix:
+        """Return rows [K, width] after a merge with an empty row: it derives what a row defers.
+
+        What rows defer depends on the order of changes, their statistics do not.
+        """
+        rows = pool.reshape(-1, self.model.core.width).copy()
+        for row in rows:
+            merge_rows(self.model.core, row, self.model.empty_row(), 1.0)
+        return rows
 
     def log_joint_probabilities(self, X: ArrayLike | CheckedTable) -> tuple[Matrix, Vector]:
         """Return log p(component k, x) [N, K] and log p(new component, x) [N]."""

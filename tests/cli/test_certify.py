@@ -170,7 +170,10 @@ def test_bad_input(certified):
     Path("mine.csv").write_text("mine")
     for arguments, message in (
         (("model.npz", "short.npy"), "short.npy: 59 rows, but model.npz was fitted to 60"),
-        (("model.npz", "other.npy"), "other.npy: these are not the data that model.npz was fitted to"),
+        (
+            ("model.npz", "other.npy"),
+            "other.npy: these are not the data that model.npz was fitted to",
+        ),
         (("nothing.npz", "x.npy"), "nothing.npz: no such file"),
         (("model.npz", "nothing.npy"), "nothing.npy"),
         (("model.npz", "x.npy", "--labels", "x.npy"), "written as .csv or .parquet"),
