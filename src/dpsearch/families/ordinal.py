@@ -102,7 +102,7 @@ class Ordinal(Located):
         for step in np.arange((high - low).max()):
             above = ndtr((mean - low - step - 0.5) / deviation)
             out += np.where(step < high - low, above, 0.0)
-        return out
+        return np.asarray(out)
 
     @classmethod
     def examples(cls) -> list[Example]:
