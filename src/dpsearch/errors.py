@@ -135,9 +135,13 @@ class DataError(DPSearchError, ValueError):
         self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
     ) -> None:
         numbered = isinstance(self.column, int) and self.source is None
-        if self.cells is not None and columns is not None and numbered:
+        if self.cells is not None and self.source is None:
             own, among, values = self.cells
-            self.cells = own, [columns[d] for d in among], values
+            if columns is not None and numbered:
+                among = [columns[d] for d in among]
+            if rows is not None and not isinstance(rows, numbers.Integral):
+                own = [rows[i] for i in own]
+            self.cells = own, among, values
         super().locate(source, rows, columns)
 
 

@@ -12,12 +12,27 @@ from scipy.special import softmax
 
 import enumeration
 import naive
-from dpsearch import DPMixture, certify, families, gibbs, load, log_joint, priors, refine, search
+from dpsearch import (
+    DPMixture,
+    certify,
+    check_family,
+    families,
+    gibbs,
+    load,
+    log_joint,
+    priors,
+    refine,
+    search,
+)
 from dpsearch._special import vector_log
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import Example
+from dpsearch.families._columns import with_holes
+from dpsearch.families.capabilities import PredictiveDraws
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
 from models import DRAWS, GAPPED, draw_with_gaps, mixed
+from planted import Right
 
 DP = priors.DirichletProcess(1.0)
 
@@ -198,6 +213,67 @@ def test_auto_takes_a_family_that_takes_gaps():
     ones = (rng.random((40, 5)) < 0.5).astype(float)
     ones[0, 0] = np.nan
     assert DPMixture().fit(ones).family_.family.name == "bernoulli"
+
+
+class Trials(Right):
+    """Whole numbers of trials, from 1 on."""
+
+    name = "trials"
+
+    def check(self, X):
+        assert not np.isnan(X).any()
+        self.check_support(X, X < 1.0, "numbers from 1 on")
+
+    def encode(self, X):
+        self.check(X)
+        return X - 1.0
+
+    def log_base(self, X):
+        self.check(X)
+        return np.zeros(len(X))
+
+    def columns(self, row, n_features):
+        found = super().columns(row, n_features)
+        return found._replace(centres=found.centres + 1.0)
+
+    def draws(self, row, n_features):
+        right = super().draws(row, n_features)
+        return PredictiveDraws(lambda size, rng: right.sample(size, rng) + 1.0)
+
+    @classmethod
+    def examples(cls):
+        X = Right.examples()[0].X + 1.0
+        return [Example(cls(), X), Example(cls(), with_holes(X))]
+
+
+def test_a_family_that_refuses_zero_takes_columns_without_values():
+    check_family(Trials)
+    rng = np.random.default_rng(0)
+    X = rng.geometric(np.repeat([[0.5], [0.02]], 40, axis=0), size=(80, 2)) * 1.0
+    model = DPMixture(Trials()).fit(X)
+    assert model.n_clusters_ == 2
+    rows = np.array([[np.nan, 1.0], [np.nan, 90.0]])
+    assert model.predict(rows).tolist() == [model.labels_[0], model.labels_[-1]]
+    low, high = model.impute(rows)[:, 0]
+    assert 1.0 < low < 6.0 < 30.0 < high
+    assert model.outliers(rows).tolist() == []
+    assert np.isfinite(model.score_samples(np.full((2, 2), np.nan))).all()
+    rows[:, 0] = np.nan, -3.0
+    with pytest.raises(
+        DataError, match="numbers from 1 on, but X at row 1, column 0 is -3"
+    ) as said:
+        model.predict(rows)
+    rows_of_cells, columns, values = map(list, said.value.cells)
+    assert (rows_of_cells, columns, values) == ([1], [0], [-3.0])
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "bernoulli", "categorical"])
+def test_gaps_before_a_value_that_is_refused_are_not_named(name):
+    X = np.random.default_rng(0).integers(2, size=(20, 2)) * 1.0
+    model = DPMixture(name).fit(X)
+    with pytest.raises(DataError, match="X at row 2, column 1 is -1") as said:
+        model.predict([[1.0, np.nan], [np.nan, np.nan], [0.0, -1.0], [1.0, np.nan]])
+    assert list(said.value.cells[0]) == [2]
 
 
 # -- impute ------------------------------------------------------------------------------------

@@ -134,9 +134,12 @@ class Composite(Family):
     def encode(self, X: Any) -> Items:
         """Concatenate the data rows of the parts that were observed."""
         complete, observed, items = self._complete(X), self._observed(X), []
-        for part in self._parts(X.shape[1]):
-            with located(columns=part.columns.tolist()):
-                items.append(pack(part.family.encode(complete[:, part.columns])))
+        for p, part in enumerate(self._parts(X.shape[1])):
+            encoded = np.empty((X.shape[0], 0))
+            if observed[:, p].any():
+                with located(columns=part.columns.tolist()):
+                    encoded = part.family.encode(complete[:, part.columns])
+            items.append(pack(encoded))
         lengths = np.stack([np.diff(own.indptr) for own in items], axis=1)
         present = np.where(observed, lengths, 0)
         n_rows, n_parts = lengths.shape
@@ -156,6 +159,8 @@ class Composite(Family):
         complete, observed = self._complete(X), self._observed(X)
         out = np.zeros(X.shape[0])
         for p, part in enumerate(self._parts(X.shape[1])):
+            if not observed[:, p].any():
+                continue
             value = getattr(part.family, method)(complete[:, part.columns])
             if value is None:
                 return None

@@ -461,9 +461,6 @@ class DiagonalWithGaps(WithOwnRows):
     def parameters(self, n_features: int, X: Any) -> Vector:
         return self.family.laid_out(n_features, X.shape[0], by_column=True)
 
-    def check(self, X: Any) -> None:
-        self.family.check(X)  # it accepts gaps; `filled` would put 0 into empty columns
-
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
 

@@ -22,7 +22,6 @@ from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example
 from dpsearch.families.by_nodes import ByNodes, axis_of, locations
 from dpsearch.families.learning import pooled_variance, sums_of
-from dpsearch.families.with_gaps import filled
 
 _STEPS = np.arange(-4.0, 5.0) * 0.4  # of log δ
 _DEVIATION = 0.8  # of log δ, in the prior
@@ -52,7 +51,7 @@ class NegativeBinomial(ByNodes):
     dimensions: ClassVar[tuple[int, ...]] = (2,)
 
     def check(self, X: Any) -> None:
-        check_counts(filled(X), self.name)
+        check_counts(X, self.name)
 
     def _placed(self, X: Any, labels: Ints | None) -> Self:
         known = np.zeros(len(X), np.int64) if labels is None else labels

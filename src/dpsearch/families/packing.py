@@ -40,7 +40,7 @@ def pack(X: Any) -> Items:
             False,
         )
     n_rows, width = X.shape
-    indptr = np.arange(0, (n_rows + 1) * width, width, dtype=np.int64)
+    indptr = width * np.arange(n_rows + 1, dtype=np.int64)
     values = writable(np.ascontiguousarray(X, dtype=np.float64).reshape(-1))
     return Items(values, np.empty(0, np.int32), indptr, sizes, False)
 

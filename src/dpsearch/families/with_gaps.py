@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.errors import ParameterError
+from dpsearch.errors import ParameterError, located
 from dpsearch.families.base import Example, Family
 from dpsearch.families.composite import Composite, Part
 from dpsearch.families.linear import LinearForm, counted
@@ -66,7 +66,13 @@ class WithGaps(Composite):
         return type(self)(self.family.resolve(filled(X)))
 
     def check(self, X: Any) -> None:
-        self.family.check(filled(X))
+        """Check the values there are, column by column: no filling need be possible."""
+        for part in self._parts(X.shape[1]):
+            own = X[:, part.columns]
+            seen = np.flatnonzero(~np.isnan(own[:, 0]))
+            if len(seen) > 0:
+                with located(rows=seen, columns=part.columns.tolist()):
+                    part.family.check(own[seen])
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         self.family.parameters(n_features, np.zeros((1, n_features)))  # for its checks
@@ -124,7 +130,8 @@ Family.form_with_gaps = WithGaps
 class WithOwnRows(WithGaps):
     """`WithGaps` of a family with its own functions for gaps, whose rows have no parts.
 
-    A subclass also defines how a row is split by column (`_rows`).
+    A subclass also defines how a row is split by column (`_rows`).  The family's `check` leaves
+    gaps out.
     """
 
     variant = Family.variant
@@ -132,6 +139,9 @@ class WithOwnRows(WithGaps):
     width = Family.width
     bound_width = Family.bound_width
     counts_in_row = Family.counts_in_row
+
+    def check(self, X: Any) -> None:
+        self.family.check(X)
 
 
 def filled(X: Any) -> Matrix:
