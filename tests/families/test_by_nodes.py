@@ -270,6 +270,31 @@ def test_a_support_that_excludes_the_data():
         family.compile([[1.0], [-3.0]])
 
 
+def test_new_values_outside_a_support_that_was_given_are_an_error(tmp_path):
+    X = np.random.default_rng(0).integers(6, size=(40, 2)) * 1.0
+    rows = np.array([[1.0, 2.0], [np.nan, 5.5], [6.0, 3.0]])
+    for support in ((0.0, 5.0), None):
+        family = families.Quadrature("poisson_rate", np.linspace(0.5, 6.0, 9), support=support)
+        model, path = DPMixture(family).fit(X), tmp_path / f"{support}.npz"
+        model.save(path)
+        for one in (model, load(path)):
+            assert len(one.sample(50)[0]) == 50
+            for method in (one.predict, one.score_samples, one.outliers):
+                assert len(method(X)) <= 40
+                if support is None:  # the range for draws and means comes from the data
+                    method(20.0 * rows)
+                else:
+                    with pytest.raises(DataError, match=r"0 to 5 .*X at row 1, column 1 is 5.5"):
+                        method(rows)
+    far = np.full((1, 2), 99.0)
+    for options in ({"support": (0.0, 5.0)}, {"bounded": True}):
+        bound = families.Quadrature(laplace, [0.0, 1.0], **options).resolve(X)
+        for family in (bound, bound.column(1, 2)):
+            with pytest.raises(DataError, match="row 0, column 0 is 99"):
+                family.check(far)
+        bound.with_parameters(bounded=False).check(far)
+
+
 def test_nodes_that_miss_the_data():
     family = families.Quadrature(laplace, [0.0, 1.0])
     with pytest.raises(

@@ -65,6 +65,8 @@ class Quadrature(ByNodes):
         The smallest and the largest value for draws and means; by default from the data.
     whole
         Whether values are integers.
+    bounded
+        Whether new values outside the support are an error; by default if it is given.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Quadrature(ByNodes):
     log_density: Any
     support: Any = None
     whole: bool = False
+    bounded: bool | None = None
 
     name: ClassVar[str] = "quadrature"
     parameter_names: ClassVar[tuple[str, ...]] = ("theta", "second")
@@ -92,6 +95,7 @@ class Quadrature(ByNodes):
         *,
         support: Any = None,
         whole: bool = False,
+        bounded: bool | None = None,
     ) -> None:
         fields = {
             "log_density": log_density,
@@ -99,6 +103,7 @@ class Quadrature(ByNodes):
             "log_weights": log_weights,
             "support": None if support is None else _range(support),
             "whole": whole,
+            "bounded": bounded,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -163,19 +168,25 @@ class Quadrature(ByNodes):
     def resolve(self, X: Any) -> Self:
         family = super().resolve(X)
         if self.support is not None:
-            low, high = self.support
-            wanted = f"values from {low:g} to {high:g} (its `support`)"
-            self.check_support(X, (low > X) | (high < X), wanted)
+            self._check_inside(X)
             return family
         low, high = np.nanmin(X), np.nanmax(X)
         more = 0.0 if self.whole and low >= 0.0 else 0.5 * (high - low) + 1.0
         return family.with_parameters(
-            support=(float(low - more), float(1.5 * high - 0.5 * low + 1))
+            support=(float(low - more), float(1.5 * high - 0.5 * low + 1)),
+            bounded=bool(self.bounded),
         )
 
     def check(self, X: Any) -> None:
         if self.whole:
             self.check_support(X, np.floor(X) != X, "integers (its `whole`)")
+        if self.support is not None and self.bounded is not False:
+            self._check_inside(X)
+
+    def _check_inside(self, X: Any) -> None:
+        low, high = self.support
+        wanted = f"values from {low:g} to {high:g} (its `support`)"
+        self.check_support(X, (low > X) | (high < X), wanted)
 
     def learned(self, X: Any, labels: Any) -> Self:
         return self
@@ -236,7 +247,7 @@ class Quadrature(ByNodes):
         first = np.minimum(cells, len(shares) - 1)
         inside = rng.random(len(at))
         out = ends[first, at] + inside * (ends[first + 1, at] - ends[first, at])
-        return np.asarray(np.clip(np.rint(out), *self.support) if self.whole else out)
+        return np.asarray(np.clip(np.rint(out) if self.whole else out, *self.support))
 
     def expected(self, theta: Matrix) -> Vector:
         ends, shares = self._cells(theta)
