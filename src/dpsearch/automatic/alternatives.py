@@ -140,22 +140,18 @@ class _Column(NamedTuple):
 
     def _kinds(self) -> list[Any]:
         """Return the classes of families that the values themselves suggest."""
-        least, kinds = np.nanmin(self.x), list[Any]()
         if self.categorical is not None:
-            return kinds
-        if self.is_integer and self.kind is None:
-            kinds.append(RoundedGaussian)
-            if np.nanmax(self.x) - least < _MOST_LEVELS:
-                kinds.append(Ordinal)
-        if self.is_integer and least >= 0.0 and self.is_countable:
-            kinds += [Poisson, NegativeBinomial]
+            return []
+        least, most = np.nanmin(self.x), np.nanmax(self.x)
+        positive: list[Any] = [LogNormal, Gamma] if least > 0.0 else []
         if not self.is_integer:
-            kinds.append(StudentT)
-        if not self.is_integer and least > 0.0 and np.nanmax(self.x) < 1.0:
-            kinds.append(Beta)
-        if least > 0.0 and (not self.is_integer or (self.kind is None and self._is_fine())):
-            kinds += [LogNormal, Gamma]
-        return kinds
+            return [StudentT, *([Beta] if least > 0.0 and most < 1.0 else []), *positive]
+        kinds: list[Any] = []
+        if self.kind is None:
+            kinds += [RoundedGaussian, *([Ordinal] if most - least < _MOST_LEVELS else [])]
+        if least >= 0.0 and self.is_countable:
+            kinds += [Poisson, NegativeBinomial]
+        return kinds + (positive if self.kind is None and self._is_fine() else [])
 
     def _is_fine(self) -> bool:
         """Whether the integers are so large and varied that their rounding is negligible.

@@ -257,11 +257,10 @@ def _chosen_without_derived(
     if schema is not None:
         schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
     choice = _chosen(own, "auto", prior, schema, may_complete, may_try=True)
-    completed = own.matrix if choice.completed is None else choice.completed
-    if table.gaps and not np.isnan(completed).any():
-        completed = np.where(np.isnan(table.matrix), relations.inverse(completed), table.matrix)
-    else:
-        completed = None
+    full = own.matrix if choice.completed is None else choice.completed
+    completed = None
+    if table.gaps and not np.isnan(full).any():
+        completed = np.where(np.isnan(table.matrix), relations.inverse(full), table.matrix)
     return choice._replace(
         family=relations.with_parameters(family=choice.family),
         reason=f"{choice.reason}; {relations.in_words(names)}",
@@ -342,10 +341,7 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
 def _number_columns(
     table: CheckedTable, schema: Schema | None, kinds: tuple[Kind, ...] = ("real",)
 ) -> list[int]:
-    """Return the columns of numbers that are neither counts nor categories nor 0 and 1.
-
-    Counts are returned, too, if they are among the `kinds`.
-    """
+    """Return the columns of numbers, and of counts if these are among the kinds, but not of 0/1."""
     if table.sparse:
         return []
     groups = _groups(table, schema)
